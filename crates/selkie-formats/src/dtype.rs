@@ -2,7 +2,8 @@
 
 /// An encoding of stored values. Quantised types store blocks of [`block_len`](Self::block_len) values.
 ///
-/// The names are ggml's; `F64` and the integers occur in files but not as weights.
+/// The names are ggml's, and safetensors' for what ggml has not. Integers, booleans and the 8-bit floats occur in files
+/// and can be read as bytes, but they are not weights: [`quant::decode`](crate::quant::decode) refuses them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 #[allow(missing_docs, non_camel_case_types, reason = "the names are the format's own")]
@@ -40,9 +41,21 @@ pub enum DType {
     NVFP4,
     Q1_0,
     Q2_0,
+    U8,
+    U16,
+    U32,
+    U64,
+    BOOL,
+    F8_E4M3,
+    F8_E5M2,
+    F8_E8M0,
+    C64,
 }
 
 use DType::*;
+
+/// The "id" of types which GGUF has not.
+const NO_ID: u32 = u32::MAX;
 
 /// One row per type: type, name, id in GGUF files, values a block, bytes a block.
 const TABLE: &[(DType, &str, u32, usize, usize)] = &[
@@ -79,6 +92,15 @@ const TABLE: &[(DType, &str, u32, usize, usize)] = &[
     (NVFP4, "nvfp4", 40, 64, 36),
     (Q1_0, "q1_0", 41, 128, 18),
     (Q2_0, "q2_0", 42, 64, 18),
+    (U8, "u8", NO_ID, 1, 1),
+    (U16, "u16", NO_ID, 1, 2),
+    (U32, "u32", NO_ID, 1, 4),
+    (U64, "u64", NO_ID, 1, 8),
+    (BOOL, "bool", NO_ID, 1, 1),
+    (F8_E4M3, "f8_e4m3", NO_ID, 1, 1),
+    (F8_E5M2, "f8_e5m2", NO_ID, 1, 1),
+    (F8_E8M0, "f8_e8m0", NO_ID, 1, 1),
+    (C64, "c64", NO_ID, 1, 8),
 ];
 
 impl DType {
@@ -102,13 +124,21 @@ impl DType {
         TABLE.iter().find(|row| row.1.eq_ignore_ascii_case(name)).map(|row| row.0)
     }
 
-    /// The id in GGUF files.
+    /// The id in GGUF files; `u32::MAX`, which is no type's id, where [`is_ggml`](Self::is_ggml) says no.
     pub fn ggml_id(self) -> u32 {
         self.row().2
     }
 
+    /// Whether GGUF files can hold this type.
+    pub fn is_ggml(self) -> bool {
+        self.ggml_id() != NO_ID
+    }
+
     /// The type with that id in GGUF files.
     pub fn from_ggml_id(id: u32) -> Option<DType> {
+        if id == NO_ID {
+            return None;
+        }
         TABLE.iter().find(|row| row.2 == id).map(|row| row.0)
     }
 
@@ -128,6 +158,13 @@ impl DType {
         if len % block_len != 0 { None } else { (len / block_len).checked_mul(block_bytes) }
     }
 
+    /// Bytes of a tensor of that shape (slowest axis first, rows along the last axis); `None` where rows do not fill
+    /// whole blocks or a product overflows. An empty shape is one value.
+    pub fn tensor_bytes(self, shape: &[usize]) -> Option<usize> {
+        let (&row, outer) = shape.split_last().unwrap_or((&1, &[]));
+        outer.iter().try_fold(self.row_bytes(row)?, |bytes, &size| bytes.checked_mul(size))
+    }
+
     /// Whether values are stored in blocks with shared scales.
     pub fn is_quantised(self) -> bool {
         self.block_len() > 1
@@ -137,5 +174,32 @@ impl DType {
 impl std::fmt::Display for DType {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_consistent() {
+        for (at, &(dtype, name, id, block_len, block_bytes)) in TABLE.iter().enumerate() {
+            assert_eq!(DType::from_name(name), Some(dtype), "{name}");
+            assert_eq!(format!("{dtype:?}").to_lowercase(), name);
+            assert!(block_len > 0 && block_bytes > 0);
+            assert_eq!(DType::from_ggml_id(id), (id != NO_ID).then_some(dtype));
+            assert!(TABLE[..at].iter().all(|row| row.0 != dtype));
+        }
+        // The last variant counts them all.
+        assert_eq!(TABLE.len(), C64 as usize + 1);
+    }
+
+    #[test]
+    fn sizes_of_tensors() {
+        assert_eq!(Q4_K.tensor_bytes(&[3, 512]), Some(3 * 2 * 144));
+        assert_eq!(Q4_K.tensor_bytes(&[512, 3]), None);
+        assert_eq!(F32.tensor_bytes(&[]), Some(4));
+        assert_eq!(F32.tensor_bytes(&[0, 7]), Some(0));
+        assert_eq!(F32.tensor_bytes(&[usize::MAX, 2]), None);
     }
 }

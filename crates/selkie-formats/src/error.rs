@@ -39,12 +39,28 @@ pub enum Error {
         /// What is wrong, with the value found.
         what: String,
     },
+    /// A metadata or configuration key is missing or holds something impossible.
+    #[error("{file}: `{key}`: {what}")]
+    Key {
+        /// The source's name.
+        file: String,
+        /// The key.
+        key: String,
+        /// What is wrong, with the value found.
+        what: String,
+    },
     /// Reading the underlying file failed.
     #[error("{file}: {what}")]
     Read {
         /// The source's name.
         file: String,
         /// The system's words.
+        what: String,
+    },
+    /// A file could not be written: the output failed, or what was to be written is impossible.
+    #[error("writing: {what}")]
+    Write {
+        /// What is wrong.
         what: String,
     },
 }
