@@ -52,6 +52,11 @@ impl<W: Write> DataWriter<W> {
         starts.collect()
     }
 
+    /// Size of the data, padding included.
+    pub fn size(&self) -> u64 {
+        self.tensors.iter().map(|(_, bytes)| bytes.next_multiple_of(self.alignment)).sum()
+    }
+
     /// Writes what comes before the data.
     pub fn header(&mut self, bytes: &[u8]) -> Result<()> {
         self.put(bytes)?;

@@ -1,6 +1,8 @@
 //! Sizes and places of tensors in files: what all formats check alike.
 
-use crate::{DType, Error, Result, TensorInfo};
+use std::ops::Range;
+
+use crate::{DType, Error, Result};
 
 /// Bytes of a stored tensor; `None` where no reading of the shape gives whole blocks, or the size overflows.
 ///
@@ -13,20 +15,17 @@ pub fn stored_bytes(dtype: DType, shape: &[usize]) -> Option<u64> {
     bytes.map(|bytes| bytes as u64)
 }
 
-/// Checks that no two tensors of one source share bytes.
-pub fn check_overlaps(file: &str, tensors: &[TensorInfo]) -> Result<()> {
-    let mut order: Vec<&TensorInfo> = tensors.iter().filter(|tensor| !tensor.range.is_empty()).collect();
-    order.sort_by_key(|tensor| tensor.range.start);
-    for pair in order.windows(2) {
-        if let [before, after] = pair
-            && before.range.end > after.range.start
-        {
-            let (before_range, after_range) = (&before.range, &after.range);
+/// Checks that no two of the named ranges of one file share bytes.
+pub fn check_overlaps<'a>(file: &str, tensors: impl Iterator<Item = (&'a str, Range<u64>)>) -> Result<()> {
+    let mut order: Vec<_> = tensors.filter(|(_, range)| !range.is_empty()).collect();
+    order.sort_by_key(|(_, range)| range.start);
+    for ((before, one), (after, other)) in order.iter().zip(order.iter().skip(1)) {
+        if one.end > other.start {
             let what = format!(
-                "its bytes {}..{} overlap those of `{}`, {}..{}",
-                after_range.start, after_range.end, before.name, before_range.start, before_range.end
+                "its bytes {}..{} overlap those of `{before}`, {}..{}",
+                other.start, other.end, one.start, one.end
             );
-            return Err(Error::Tensor { file: file.to_owned(), tensor: after.name.clone(), what });
+            return Err(Error::Tensor { file: file.to_owned(), tensor: (*after).to_owned(), what });
         }
     }
     Ok(())

@@ -102,7 +102,7 @@ impl Parser<'_> {
             .into_iter()
             .map(|description| self.place(description, data_start, alignment))
             .collect::<Result<_>>()?;
-        layout::check_overlaps(self.file, &tensors)?;
+        layout::check_overlaps(self.file, tensors.iter().map(|tensor| (tensor.name.as_str(), tensor.range.clone())))?;
         let end = tensors.iter().map(|tensor| tensor.range.end).max().unwrap_or(data_start);
         if self.len > end.next_multiple_of(alignment) {
             let what = format!("the tensors end here, but the file goes on to {}", self.len);
