@@ -1,1 +1,20 @@
-//! placeholder
+//! Models, independent of what runs them.
+//!
+//! A model is a **schedule of layers** ([`ModelSpec`]); a [family](families) turns a checkpoint's metadata and tensor
+//! names into one. From the spec, one builder per mixer appends named operations to a [`Plan`], a straight list which
+//! every executor reads: the [reference] here, the CPU and GPU executors in crates of their own.
+
+pub mod error;
+pub mod executor;
+pub mod families;
+pub mod plan;
+pub mod reference;
+pub mod rope;
+pub mod spec;
+pub mod weights;
+
+pub use error::{Error, Result};
+pub use executor::{Batch, Executor, Output, Sequence, State, StateData, Want};
+pub use plan::Plan;
+pub use spec::ModelSpec;
+pub use weights::{LoadedWeight, LoadedWeights, WeightId, Weights};

@@ -1,0 +1,202 @@
+//! What every executor offers: a forward pass over a batch of sequences, each with its state.
+
+use std::{any::Any, ops::Range};
+
+use selkie_formats::LocalFuture;
+
+use crate::{Error, Result};
+
+/// The state of one sequence: attention caches and recurrent states, with the number of positions that they hold.
+///
+/// A state is a value: it can be forked, and it belongs to the executor that made it.
+pub struct State {
+    positions: usize,
+    data: Box<dyn StateData>,
+}
+
+/// An executor's part of a [`State`].
+pub trait StateData: Any {
+    /// A copy that shares nothing that changes.
+    fn fork(&self) -> Box<dyn StateData>;
+
+    /// Bytes held.
+    fn bytes(&self) -> usize;
+
+    /// The executor's name, for messages.
+    fn executor(&self) -> &'static str;
+
+    /// Forgets every position from `positions` on.
+    ///
+    /// # Errors
+    /// Where a recurrent state cannot go back that far.
+    fn rewind(&mut self, positions: usize) -> Result<()>;
+
+    /// For the executor to find its own type.
+    fn as_any_mut(&mut self) -> &mut dyn Any;
+
+    /// For the executor to find its own type.
+    fn as_any(&self) -> &dyn Any;
+}
+
+impl State {
+    /// A state that holds no position yet.
+    pub fn new(data: Box<dyn StateData>) -> Self {
+        Self { positions: 0, data }
+    }
+
+    /// How many positions it holds.
+    pub fn positions(&self) -> usize {
+        self.positions
+    }
+
+    /// A copy: what happens to one no longer touches the other.
+    pub fn fork(&self) -> State {
+        State { positions: self.positions, data: self.data.fork() }
+    }
+
+    /// Forgets every position from `positions` on.
+    ///
+    /// # Errors
+    /// Where it holds fewer, or a recurrent state cannot go back that far.
+    pub fn rewind(&mut self, positions: usize) -> Result<()> {
+        if positions > self.positions {
+            return Err(Error::Batch(format!("cannot rewind to {positions}: the state holds {}", self.positions)));
+        }
+        self.data.rewind(positions)?;
+        self.positions = positions;
+        Ok(())
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> usize {
+        self.data.bytes()
+    }
+
+    /// The executor's own data.
+    ///
+    /// # Errors
+    /// Where another executor made this state.
+    pub fn data<T: StateData>(&self, executor: &str) -> Result<&T> {
+        let found = self.data.executor();
+        self.data.as_any().downcast_ref().ok_or_else(|| foreign(executor, found))
+    }
+
+    /// The executor's own data, to change.
+    ///
+    /// # Errors
+    /// Where another executor made this state.
+    pub fn data_mut<T: StateData>(&mut self, executor: &str) -> Result<&mut T> {
+        let found = self.data.executor();
+        self.data.as_any_mut().downcast_mut().ok_or_else(|| foreign(executor, found))
+    }
+
+    /// Called by executors once `rows` more positions are in.
+    pub fn advance(&mut self, rows: usize) {
+        self.positions += rows;
+    }
+}
+
+fn foreign(wanted: &str, found: &str) -> Error {
+    Error::ForeignState { wanted: wanted.into(), found: found.into() }
+}
+
+/// Some rows of a batch which belong to one sequence, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sequence {
+    /// Rows of the batch.
+    pub rows: Range<usize>,
+}
+
+/// What a forward pass is given: rows of token ids, each row in one sequence.
+#[derive(Clone, Debug)]
+pub struct Batch<'a> {
+    /// Token ids, one a row.
+    pub ids: &'a [u32],
+    /// The sequences, which cover the rows in order; as many as there are states.
+    pub sequences: &'a [Sequence],
+    /// Rows whose output is wanted, ascending.
+    pub outputs: &'a [usize],
+    /// What is wanted of them.
+    pub want: Want,
+}
+
+/// What a forward pass gives for each output row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// Logits, `[outputs, vocab_size]`.
+    Logits,
+    /// The final norm's output, `[outputs, d_model]`.
+    Hidden,
+}
+
+/// Rows that a forward pass gave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Output {
+    /// Values a row.
+    pub width: usize,
+    /// `[outputs, width]`.
+    pub values: Vec<f32>,
+}
+
+impl Output {
+    /// Row `i`.
+    pub fn row(&self, i: usize) -> &[f32] {
+        &self.values[i * self.width..(i + 1) * self.width]
+    }
+}
+
+impl Batch<'_> {
+    /// Checks what every executor relies on.
+    ///
+    /// # Errors
+    /// Names what does not fit: no rows, ids outside the vocabulary, sequences that do not cover the rows or are not as
+    /// many as the states, output rows that do not ascend.
+    pub fn check(&self, vocab_size: usize, states: usize) -> Result<()> {
+        let bad = |what: String| Err(Error::Batch(what));
+        if self.ids.is_empty() {
+            return bad("there are no tokens".into());
+        }
+        if let Some(&id) = self.ids.iter().find(|&&id| id as usize >= vocab_size) {
+            return Err(Error::TokenId { id, vocab_size });
+        }
+        if self.sequences.len() != states {
+            return bad(format!("{} sequences but {states} states", self.sequences.len()));
+        }
+        let mut row = 0;
+        for sequence in self.sequences {
+            if sequence.rows.start != row || sequence.rows.end < row {
+                return bad(format!("rows {:?} do not follow row {row}", sequence.rows));
+            }
+            row = sequence.rows.end;
+        }
+        if row != self.ids.len() {
+            return bad(format!("sequences cover {row} of {} rows", self.ids.len()));
+        }
+        if !self.outputs.is_sorted_by(|a, b| a < b) || self.outputs.last().is_some_and(|&r| r >= self.ids.len()) {
+            return bad(format!("output rows {:?} do not ascend below {}", self.outputs, self.ids.len()));
+        }
+        Ok(())
+    }
+}
+
+/// Something that runs a plan.
+pub trait Executor {
+    /// `reference`, `cpu` or `gpu`.
+    fn name(&self) -> &'static str;
+
+    /// A state for one new sequence of up to `capacity` positions.
+    ///
+    /// # Errors
+    /// Where there is no room for it.
+    fn new_state(&self, capacity: usize) -> Result<State>;
+
+    /// Runs the batch; each sequence continues its state, which advances by its rows.
+    ///
+    /// # Errors
+    /// Where the batch is malformed or a state is full or foreign. States are then as before.
+    fn forward<'a>(
+        &'a mut self,
+        batch: &'a Batch<'a>,
+        states: &'a mut [&'a mut State],
+    ) -> LocalFuture<'a, Result<Output>>;
+}

@@ -1,0 +1,360 @@
+//! What the transformer families share: sizes, attention, feed-forward parts, embedding and head.
+
+use serde_json::Value;
+
+use super::{
+    settings::Settings,
+    tensors::{Names, Tensors},
+};
+use crate::{
+    Error, Result,
+    rope::{Pairing, RopeSpec},
+    spec::{Activation, Attention, Block, Dense, FeedForward, Layer, Linear, Mixer, Mixture, ModelSpec, Norm, Routing},
+    weights::{Transform, WeightId},
+};
+use selkie_formats::Checkpoint;
+
+/// The sizes of a decoder.
+pub(crate) struct Sizes {
+    pub d_model: usize,
+    pub n_layers: usize,
+    pub n_heads: usize,
+    pub n_kv_heads: usize,
+    pub head_dim: usize,
+    pub d_ff: usize,
+    pub eps: f32,
+    pub context: Option<usize>,
+}
+
+/// Norms of queries and keys before the rotation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum QkNorm {
+    None,
+    /// Each head by itself, one weight for all (Qwen 3, Gemma 3).
+    PerHead,
+    /// All heads together (OLMo 2).
+    AllHeads,
+}
+
+/// How an attention layer differs from its neighbours.
+pub(crate) struct AttentionOptions {
+    pub rope: Option<usize>,
+    pub window: Option<usize>,
+    pub scale: f32,
+    pub softcap: Option<f32>,
+    pub qk_norm: QkNorm,
+}
+
+/// Reads a decoder from a checkpoint, piece by piece.
+pub(crate) struct Reader<'a> {
+    pub settings: Settings<'a>,
+    pub tensors: Tensors<'a>,
+    pub sizes: Sizes,
+    pub ropes: Vec<RopeSpec>,
+    /// Norm weights are stored as offsets from one.
+    norm_offset: bool,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(settings: Settings<'a>, checkpoint: &'a Checkpoint, names: Names) -> Result<Self> {
+        let tensors = Tensors::new(checkpoint, names)?;
+        let sizes = Sizes::read(&settings)?;
+        Ok(Self { settings, tensors, sizes, ropes: vec![], norm_offset: false })
+    }
+
+    /// Gemma's safetensors store norm weights as offsets from one; its GGUF files do not.
+    pub fn with_offset_norms(mut self) -> Self {
+        self.norm_offset = !self.settings.is_gguf();
+        self
+    }
+
+    /// The rotary embedding of the settings, at the end of the list; returns its index.
+    ///
+    /// GGUF files of the llama kind have q and k rows reordered so that pairs are neighbours; safetensors never.
+    pub fn rope(&mut self, gguf_pairing: Pairing) -> Result<usize> {
+        let pairing = if self.settings.is_gguf() { gguf_pairing } else { Pairing::Halves };
+        let rope = super::rope::read(&self.settings, &mut self.tensors, &self.sizes, pairing)?;
+        self.ropes.push(rope);
+        Ok(self.ropes.len() - 1)
+    }
+
+    /// The usual options: every earlier position, `1 / sqrt(head_dim)`.
+    pub fn options(&self, rope: usize) -> AttentionOptions {
+        let scale = (self.sizes.head_dim as f32).sqrt().recip();
+        AttentionOptions { rope: Some(rope), window: None, scale, softcap: None, qk_norm: QkNorm::None }
+    }
+
+    /// The sliding window of each layer. `layer_types` in the configuration decides; else `slides`, by layer index.
+    pub fn windows(&self, slides: impl Fn(usize) -> bool) -> Result<Vec<Option<usize>>> {
+        let Some(window) =
+            self.settings.count("attention.sliding_window", "sliding_window")?.filter(|&window| window > 0)
+        else {
+            return Ok(vec![None; self.sizes.n_layers]);
+        };
+        if let Some(types) = self.settings.field("layer_types") {
+            let bad =
+                || Error::setting("layer_types", "is not a list with `full_attention` or `sliding_attention` a layer");
+            let types = types.as_array().filter(|t| t.len() == self.sizes.n_layers).ok_or_else(bad)?;
+            return types
+                .iter()
+                .map(|t| match t.as_str() {
+                    Some("sliding_attention") => Ok(Some(window)),
+                    Some("full_attention") => Ok(None),
+                    _ => Err(bad()),
+                })
+                .collect();
+        }
+        Ok((0..self.sizes.n_layers).map(|layer| slides(layer).then_some(window)).collect())
+    }
+
+    /// Qwen's windows: where switched on, the layers from `max_window_layers` up slide. GGUF files carry none.
+    pub fn upper_windows(&self) -> Result<Vec<Option<usize>>> {
+        if !self.settings.flag("use_sliding_window") {
+            return Ok(vec![None; self.sizes.n_layers]);
+        }
+        let first = self.settings.count("", "max_window_layers")?.unwrap_or(28);
+        self.windows(|layer| layer >= first)
+    }
+
+    /// Norm `name` of layer `layer`, `[d_model]`.
+    pub fn norm(&mut self, layer: usize, name: &str) -> Result<Norm> {
+        self.norm_of(&format!("blk.{layer}.{name}.weight"), self.sizes.d_model)
+    }
+
+    fn norm_of(&mut self, short: &str, width: usize) -> Result<Norm> {
+        let transform = if self.norm_offset { Transform::AddOne } else { Transform::None };
+        Ok(Norm { weight: self.tensors.transformed(short, &[width], transform)?, eps: self.sizes.eps })
+    }
+
+    fn linear(&mut self, short: &str, out: usize, input: usize) -> Result<Linear> {
+        let weight = self.tensors.weight(&format!("{short}.weight"), &[out, input])?;
+        let bias = self.tensors.optional(&format!("{short}.bias"), &[out])?;
+        Ok(Linear { weight, bias })
+    }
+
+    /// Some rows of a fused product `[total, input]`.
+    fn linear_rows(&mut self, short: &str, total: usize, input: usize, rows: std::ops::Range<usize>) -> Result<Linear> {
+        let weight = self.tensors.rows(&format!("{short}.weight"), &[total, input], rows.clone())?;
+        let bias = format!("{short}.bias");
+        let bias = if self.tensors.has(&bias) { Some(self.tensors.rows(&bias, &[total], rows)?) } else { None };
+        Ok(Linear { weight, bias })
+    }
+
+    /// The attention of layer `layer`; q, k and v in one tensor where the file has them so.
+    pub fn attention(&mut self, layer: usize, options: &AttentionOptions) -> Result<Mixer> {
+        let Sizes { d_model, n_heads, n_kv_heads, head_dim, .. } = self.sizes;
+        let (q_width, kv_width) = (n_heads * head_dim, n_kv_heads * head_dim);
+        let at = |name: &str| format!("blk.{layer}.{name}");
+        let (q, k, v) = if self.tensors.has(&at("attn_qkv.weight")) {
+            let fused = at("attn_qkv");
+            let total = q_width + 2 * kv_width;
+            (
+                self.linear_rows(&fused, total, d_model, 0..q_width)?,
+                self.linear_rows(&fused, total, d_model, q_width..q_width + kv_width)?,
+                self.linear_rows(&fused, total, d_model, q_width + kv_width..total)?,
+            )
+        } else {
+            (
+                self.linear(&at("attn_q"), q_width, d_model)?,
+                self.linear(&at("attn_k"), kv_width, d_model)?,
+                self.linear(&at("attn_v"), kv_width, d_model)?,
+            )
+        };
+        let (q_norm, k_norm) = match options.qk_norm {
+            QkNorm::None => (None, None),
+            QkNorm::PerHead => (
+                Some(self.norm_of(&at("attn_q_norm.weight"), head_dim)?),
+                Some(self.norm_of(&at("attn_k_norm.weight"), head_dim)?),
+            ),
+            QkNorm::AllHeads => (
+                Some(self.norm_of(&at("attn_q_norm.weight"), q_width)?),
+                Some(self.norm_of(&at("attn_k_norm.weight"), kv_width)?),
+            ),
+        };
+        let o = self.linear(&at("attn_output"), d_model, q_width)?;
+        Ok(Mixer::Attention(Attention {
+            q,
+            k,
+            v,
+            o,
+            q_norm,
+            k_norm,
+            n_heads,
+            n_kv_heads,
+            head_dim,
+            rope: options.rope,
+            scale: options.scale,
+            softcap: options.softcap,
+            window: options.window,
+        }))
+    }
+
+    /// The dense feed-forward part of layer `layer`; gate and up in one tensor, gate first, where the file has them so.
+    pub fn dense(&mut self, layer: usize, activation: Activation) -> Result<FeedForward> {
+        let Sizes { d_model, d_ff, .. } = self.sizes;
+        let at = |name: &str| format!("blk.{layer}.{name}");
+        let (gate, up) = if self.tensors.has(&at("ffn_gate.weight")) {
+            (self.linear(&at("ffn_gate"), d_ff, d_model)?, self.linear(&at("ffn_up"), d_ff, d_model)?)
+        } else {
+            let fused = at("ffn_up");
+            (
+                self.linear_rows(&fused, 2 * d_ff, d_model, 0..d_ff)?,
+                self.linear_rows(&fused, 2 * d_ff, d_model, d_ff..2 * d_ff)?,
+            )
+        };
+        let down = self.linear(&at("ffn_down"), d_model, d_ff)?;
+        Ok(FeedForward::Dense(Dense { gate, up, down, activation }))
+    }
+
+    /// The mixture of layer `layer`. How many experts there are and how wide they are is read off the tensors.
+    pub fn mixture(&mut self, layer: usize, activation: Activation, routing: Routing) -> Result<FeedForward> {
+        let d_model = self.sizes.d_model;
+        let at = |name: &str| format!("blk.{layer}.{name}");
+        let router = at("ffn_gate_inp.weight");
+        let info = self.tensors.require(&router)?;
+        // Older writers swap the sizes of a matrix.
+        let n_experts = match info.shape[..] {
+            [n, width] | [width, n] if width == d_model => n,
+            _ => {
+                let (tensor, found) = (info.name.clone(), info.shape.clone());
+                return Err(Error::Shape { tensor, found, wanted: vec![0, d_model] });
+            }
+        };
+        let n_used = self.settings.count("expert_used_count", "num_experts_per_tok")?.unwrap_or(2);
+        if n_used == 0 || n_used > n_experts {
+            return Err(Error::setting("expert_used_count", format!("{n_used} of {n_experts} experts")));
+        }
+        let first = match self.tensors.find(&at("ffn_gate_exps.weight")) {
+            Some(stacked) => stacked,
+            None => self.tensors.require(&at("ffn_gate.0.weight"))?,
+        };
+        let values: usize = first.shape.iter().product();
+        let per = if first.shape.len() == 3 { d_model * n_experts } else { d_model };
+        let d_ff = values / per.max(1);
+        let router = self.tensors.weight(&router, &[n_experts, d_model])?;
+        let mut stack = |name: &str, out: usize, input: usize| {
+            let each = |expert: usize| at(&format!("{name}.{expert}.weight"));
+            self.tensors.stack(&at(&format!("{name}_exps.weight")), [n_experts, out, input], each)
+        };
+        Ok(FeedForward::Mixture(Mixture {
+            router,
+            gate: stack("ffn_gate", d_ff, d_model)?,
+            up: stack("ffn_up", d_ff, d_model)?,
+            down: stack("ffn_down", d_model, d_ff)?,
+            activation,
+            n_experts,
+            n_used,
+            d_ff,
+            routing,
+        }))
+    }
+
+    /// A layer in the usual form: a norm before each part, none after.
+    pub fn pre_norm_layer(&mut self, layer: usize, mixer: Mixer, feed_forward: FeedForward) -> Result<Layer> {
+        Ok(Layer {
+            mixer: Some(block(Some(self.norm(layer, "attn_norm")?), mixer, None)),
+            feed_forward: Some(block(Some(self.norm(layer, "ffn_norm")?), feed_forward, None)),
+        })
+    }
+
+    /// A layer with a norm after each part too (Gemma).
+    pub fn sandwich_layer(&mut self, layer: usize, mixer: Mixer, feed_forward: FeedForward) -> Result<Layer> {
+        let post_mixer = Some(self.norm(layer, "post_attention_norm")?);
+        let post_feed_forward = Some(self.norm(layer, "post_ffw_norm")?);
+        Ok(Layer {
+            mixer: Some(block(Some(self.norm(layer, "attn_norm")?), mixer, post_mixer)),
+            feed_forward: Some(block(Some(self.norm(layer, "ffn_norm")?), feed_forward, post_feed_forward)),
+        })
+    }
+
+    /// The spec around `layers`: embedding, final norm, head (the embedding where the file has no other).
+    pub fn finish(mut self, layers: Vec<Layer>) -> Result<ModelSpec> {
+        let d_model = self.sizes.d_model;
+        let vocab_size = self.vocab_size()?;
+        let embedding = self.tensors.weight("token_embd.weight", &[vocab_size, d_model])?;
+        let final_norm = self.norm_of("output_norm.weight", d_model)?;
+        let head = self.head(embedding, vocab_size)?;
+        Ok(ModelSpec {
+            architecture: self.settings.architecture().to_owned(),
+            d_model,
+            vocab_size,
+            context: self.sizes.context,
+            embedding,
+            embedding_scale: 1.0,
+            layers,
+            final_norm,
+            head,
+            logit_scale: 1.0,
+            logit_softcap: None,
+            ropes: self.ropes,
+            weights: self.tensors.finish(),
+        })
+    }
+
+    /// Rows of the embedding, which may be more than the vocabulary that the settings tell.
+    fn vocab_size(&self) -> Result<usize> {
+        let d_model = self.sizes.d_model;
+        let info = self.tensors.require("token_embd.weight")?;
+        match info.shape[..] {
+            [rows, width] | [width, rows] if width == d_model => Ok(rows),
+            _ => Err(Error::Shape {
+                tensor: info.name.clone(),
+                found: info.shape.clone(),
+                wanted: vec![self.settings.count("vocab_size", "vocab_size")?.unwrap_or(0), d_model],
+            }),
+        }
+    }
+
+    fn head(&mut self, embedding: WeightId, vocab_size: usize) -> Result<Linear> {
+        let tied = self.settings.flag("tie_word_embeddings") || !self.tensors.has("output.weight");
+        if tied {
+            return Ok(Linear { weight: embedding, bias: None });
+        }
+        self.linear("output", vocab_size, self.sizes.d_model)
+    }
+}
+
+/// A residual block without a scale.
+pub(crate) fn block<T>(pre_norm: Option<Norm>, inner: T, post_norm: Option<Norm>) -> Block<T> {
+    Block { pre_norm, inner, post_norm, residual_scale: 1.0 }
+}
+
+impl Sizes {
+    fn read(s: &Settings<'_>) -> Result<Self> {
+        let d_model = s.size("embedding_length", "hidden_size")?;
+        let n_heads = s.size("attention.head_count", "num_attention_heads")?;
+        let n_kv_heads = s.count("attention.head_count_kv", "num_key_value_heads")?.unwrap_or(n_heads);
+        if n_kv_heads == 0 || n_heads % n_kv_heads != 0 {
+            let what = format!("{n_heads} query heads do not divide by {n_kv_heads} key heads");
+            return Err(Error::setting("attention.head_count_kv", what));
+        }
+        let head_dim = match s.count("attention.key_length", "head_dim")? {
+            Some(n) if n > 0 => n,
+            _ if d_model % n_heads == 0 => d_model / n_heads,
+            _ => {
+                let what = format!("width {d_model} does not divide by {n_heads} heads");
+                return Err(Error::setting("attention.head_count", what));
+            }
+        };
+        if s.count("attention.value_length", "v_head_dim")?.is_some_and(|v| v != head_dim) {
+            return Err(Error::setting("attention.value_length", format!("differs from the keys' {head_dim}")));
+        }
+        let eps = s.number("attention.layer_norm_rms_epsilon", "rms_norm_eps")?;
+        Ok(Self {
+            d_model,
+            n_layers: s.size("block_count", "num_hidden_layers")?,
+            n_heads,
+            n_kv_heads,
+            head_dim,
+            d_ff: s.count("feed_forward_length", "intermediate_size")?.unwrap_or(0),
+            eps: eps.unwrap_or(1e-5) as f32,
+            context: s.count("context_length", "max_position_embeddings")?,
+        })
+    }
+}
+
+/// Whether a configuration's list has a true or non-zero entry at `i`.
+pub(crate) fn truthy(list: &Value, i: usize) -> Option<bool> {
+    let entry = list.get(i)?;
+    entry.as_bool().or_else(|| entry.as_u64().map(|n| n != 0))
+}

@@ -1,0 +1,64 @@
+//! Families: one file turns one kind of checkpoint into a [`ModelSpec`].
+//!
+//! A family states what its published models have in common and differ in; what transformers share is read by
+//! `decoder`, settings and tensors go by GGUF's short names in either format.
+
+mod decoder;
+mod gemma2;
+mod gemma3;
+mod granite;
+mod llama;
+mod mistral;
+mod olmo2;
+mod phi3;
+mod qwen2;
+mod qwen3;
+mod rope;
+mod settings;
+mod smollm3;
+mod tensors;
+
+use selkie_formats::Checkpoint;
+use serde_json::Value;
+
+use crate::{Error, ModelSpec, Result};
+use settings::Settings;
+
+/// A family: what files call it, and how it is read.
+struct Family {
+    /// `general.architecture` in GGUF files.
+    gguf: &'static [&'static str],
+    /// `model_type` in configurations.
+    model_types: &'static [&'static str],
+    read: for<'a> fn(Settings<'a>, &'a Checkpoint) -> Result<ModelSpec>,
+}
+
+const FAMILIES: &[Family] = &[
+    Family { gguf: &["llama"], model_types: &["llama", "mixtral"], read: llama::read },
+    Family { gguf: &["mistral"], model_types: &["mistral"], read: mistral::read },
+    Family { gguf: &["qwen2"], model_types: &["qwen2"], read: qwen2::read },
+    Family { gguf: &["qwen3"], model_types: &["qwen3"], read: qwen3::read },
+    Family { gguf: &["gemma2"], model_types: &["gemma2"], read: gemma2::read },
+    Family { gguf: &["gemma3"], model_types: &["gemma3_text", "gemma3"], read: gemma3::read },
+    Family { gguf: &["phi3"], model_types: &["phi3"], read: phi3::read },
+    Family { gguf: &["olmo2"], model_types: &["olmo2"], read: olmo2::read },
+    Family { gguf: &["smollm3"], model_types: &["smollm3"], read: smollm3::read },
+    Family { gguf: &["granite"], model_types: &["granite"], read: granite::read },
+];
+
+/// Reads the schedule of a checkpoint; `config` is its `config.json`, which GGUF files do without.
+///
+/// # Errors
+/// Where the family is not known, a setting is missing or senseless, or a tensor is missing or of another shape.
+pub fn read(checkpoint: &Checkpoint, config: Option<&Value>) -> Result<ModelSpec> {
+    let settings = Settings::new(checkpoint, config)?;
+    let architecture = settings.architecture();
+    let names = |family: &Family| if settings.is_gguf() { family.gguf } else { family.model_types };
+    match FAMILIES.iter().find(|family| names(family).contains(&architecture)) {
+        Some(family) => (family.read)(settings, checkpoint),
+        None => {
+            let known: Vec<&str> = FAMILIES.iter().flat_map(|family| names(family).iter().copied()).collect();
+            Err(Error::UnknownFamily(architecture.to_owned(), known.join(", ")))
+        }
+    }
+}

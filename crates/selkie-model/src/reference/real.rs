@@ -1,0 +1,69 @@
+//! The numbers that the reference computes with.
+
+use std::{
+    fmt::Debug,
+    iter::Sum,
+    ops::{Add, AddAssign, Div, Mul, Neg, Sub},
+};
+
+/// A floating-point number: f32 or f64.
+pub trait Real:
+    Copy
+    + Debug
+    + Default
+    + PartialOrd
+    + Add<Output = Self>
+    + AddAssign
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
+    + Sum
+    + 'static
+{
+    /// The nearest to an f64.
+    fn from_f64(v: f64) -> Self;
+    /// As an f64, exactly.
+    fn to_f64(self) -> f64;
+    /// e to this power.
+    fn exp(self) -> Self;
+    /// Square root.
+    fn sqrt(self) -> Self;
+    /// Hyperbolic tangent.
+    fn tanh(self) -> Self;
+
+    /// The nearest to an f32.
+    fn from_f32(v: f32) -> Self {
+        Self::from_f64(f64::from(v))
+    }
+
+    /// The nearest to a count.
+    fn from_usize(v: usize) -> Self {
+        Self::from_f64(v as f64)
+    }
+}
+
+macro_rules! real {
+    ($t:ty) => {
+        impl Real for $t {
+            fn from_f64(v: f64) -> Self {
+                v as $t
+            }
+            fn to_f64(self) -> f64 {
+                self as f64
+            }
+            fn exp(self) -> Self {
+                <$t>::exp(self)
+            }
+            fn sqrt(self) -> Self {
+                <$t>::sqrt(self)
+            }
+            fn tanh(self) -> Self {
+                <$t>::tanh(self)
+            }
+        }
+    };
+}
+
+real!(f32);
+real!(f64);

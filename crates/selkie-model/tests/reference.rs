@@ -1,0 +1,24 @@
+//! The reference executor against the fixtures, and fused plans against unfused ones.
+
+use selkie_model::{plan, reference::Reference};
+use selkie_suite::{DENSE, run};
+
+#[test]
+fn dense_fixtures() {
+    for name in DENSE {
+        run(name, &|spec, weights| Box::new(Reference::<f64>::new(spec, weights)));
+    }
+}
+
+/// Every fused op means what its small ops mean: the fused plan gives the fixtures' values too, and has fewer ops.
+#[test]
+fn dense_fixtures_fused() {
+    for name in DENSE {
+        run(name, &|spec, weights| {
+            let plain = plan::plan(&spec);
+            let fused = plan::fuse(plain.clone());
+            assert!(fused.ops.len() < plain.ops.len(), "{name}: nothing was fused");
+            Box::new(Reference::<f32>::with_plan(spec, fused, weights))
+        });
+    }
+}
