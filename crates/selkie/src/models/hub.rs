@@ -81,10 +81,11 @@ pub(super) fn download(
 ) -> Result<(), Fail> {
     loop {
         let mut part = PartFile::open(&lock.part_path(dest), file.base_name(), progress)?;
-        progress.begin(file.base_name(), expected.size);
-        progress.advance(part.len());
-        let result = Transfer { client, options, file, revision, expected }.run(&mut part, progress);
-        progress.finish();
+        let mut transfer = Transfer { client, options, file, revision, expected, begun: false };
+        let result = transfer.run(&mut part, progress);
+        if transfer.begun {
+            progress.finish();
+        }
         if let Err(fail) = result {
             // An empty file is nothing to go on from.
             if part.len() == 0 {
@@ -108,11 +109,13 @@ struct Transfer<'a> {
     file: &'a HubFile,
     revision: &'a str,
     expected: &'a Expected,
+    /// Whether the progress has been told: not before the source has said that it will send.
+    begun: bool,
 }
 
 impl Transfer<'_> {
     /// Transfers until all bytes are here; takes a broken transfer up again. What never got going is given up at once.
-    fn run(&self, part: &mut PartFile, progress: &mut dyn Progress) -> Result<(), Fail> {
+    fn run(&mut self, part: &mut PartFile, progress: &mut dyn Progress) -> Result<(), Fail> {
         let (mut failures, mut got_going) = (0, false);
         loop {
             if self.expected.size.is_some_and(|size| part.len() > size) {
@@ -138,7 +141,7 @@ impl Transfer<'_> {
     }
 
     /// One request for the bytes that are missing. `false`: they must be asked for again, from the start.
-    fn pass(&self, part: &mut PartFile, progress: &mut dyn Progress) -> Result<bool, Fail> {
+    fn pass(&mut self, part: &mut PartFile, progress: &mut dyn Progress) -> Result<bool, Fail> {
         if self.expected.size == Some(part.len()) {
             return Ok(true);
         }
@@ -163,6 +166,11 @@ impl Transfer<'_> {
         {
             return Err(Fail::Source(format!("wrong checksum: the hub states SHA-256 {stated} instead of {wanted}")));
         }
+        if !self.begun {
+            self.begun = true;
+            progress.begin(self.file.base_name(), self.expected.size);
+            progress.advance(part.len());
+        }
         while let Some(bytes) = answer.next(progress)? {
             if self.expected.size.is_some_and(|size| part.len() + bytes.len() as u64 > size) {
                 part.restart()?;
@@ -179,10 +187,13 @@ impl Transfer<'_> {
         }
     }
 
-    fn restart(&self, part: &mut PartFile, why: &str, progress: &mut dyn Progress) -> Result<()> {
+    fn restart(&mut self, part: &mut PartFile, why: &str, progress: &mut dyn Progress) -> Result<()> {
         part.restart()?;
         progress.note(&format!("{}: {why}; starting again", self.file.base_name()));
-        progress.begin(self.file.base_name(), self.expected.size);
+        if self.begun {
+            progress.finish();
+            self.begun = false;
+        }
         Ok(())
     }
 }

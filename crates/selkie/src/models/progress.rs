@@ -2,8 +2,8 @@
 
 /// What [`fetch`](super::fetch()) reports to, and asks whether to stop. The library prints nothing itself.
 pub trait Progress {
-    /// A transfer of `total` bytes starts (`None`: nobody says how many). Called again when it must start over: the
-    /// count is then back at 0.
+    /// A transfer of `total` bytes starts (`None`: nobody says how many). One [`finish`](Progress::finish) belongs to it.
+    /// A transfer that must start over is finished and begun again.
     fn begin(&mut self, what: &str, total: Option<u64>) {
         let _ = (what, total);
     }
@@ -15,7 +15,7 @@ pub trait Progress {
     fn note(&mut self, line: &str) {
         let _ = line;
     }
-    /// The transfer that [`begin`](Progress::begin) announced is over, well or badly.
+    /// The transfer that [`begin`](Progress::begin) has announced is over, well or badly.
     fn finish(&mut self) {}
     /// Whether to stop. Asked several times a second.
     fn cancelled(&self) -> bool {
