@@ -1,1 +1,3 @@
-//! placeholder
+//! Selkie runs language models: it turns a model's name into files, and files into tokens.
+
+pub mod models;
