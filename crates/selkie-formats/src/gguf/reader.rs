@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use bytes::Bytes;
 
 use super::{
-    ALIGNMENT_KEY, Array, DEFAULT_ALIGNMENT, GgufFile, MAGIC, MAX_AXES, MAX_DEPTH, Metadata, Strings, Value,
-    strings::PREFIX, value_type,
+    ALIGNMENT_KEY, Array, DEFAULT_ALIGNMENT, GgufFile, MAGIC, MAX_ALIGNMENT, MAX_AXES, MAX_DEPTH, Metadata, Strings,
+    Value, strings::PREFIX, value_type,
 };
 use crate::{ByteSource, DType, Error, Result, TensorInfo, layout};
 
@@ -116,7 +116,7 @@ impl Parser<'_> {
         let at = self.at;
         let key = self.string("a metadata key")?;
         let kind = u32::from_le_bytes(self.number("a value's type")?);
-        let value = self.value(kind, &key)?;
+        let value = self.value(kind, &format!("`{key}`"))?;
         if metadata.contains(&key) {
             return Err(self.bad(at, format!("a second metadata key `{key}`")));
         }
@@ -124,6 +124,7 @@ impl Parser<'_> {
         Ok(())
     }
 
+    /// A value; `key` is its key as errors say it.
     fn value(&mut self, kind: u32, key: &str) -> Parsed<Value> {
         use value_type::*;
         Ok(match kind {
@@ -144,14 +145,14 @@ impl Parser<'_> {
             }
             STRING => Value::String(self.string(key)?),
             ARRAY => Value::Array(self.array(key, 1)?),
-            _ => return Err(self.bad(self.at - 4, format!("`{key}`: unknown value type {kind}"))),
+            _ => return Err(self.bad(self.at - 4, format!("{key}: unknown value type {kind}"))),
         })
     }
 
     fn array(&mut self, key: &str, depth: usize) -> Parsed<Array> {
         use value_type::*;
         if depth > MAX_DEPTH {
-            return Err(self.bad(self.at, format!("`{key}`: arrays nested more than {MAX_DEPTH} deep")));
+            return Err(self.bad(self.at, format!("{key}: arrays nested more than {MAX_DEPTH} deep")));
         }
         let kind_at = self.at;
         let kind = u32::from_le_bytes(self.number(key)?);
@@ -181,7 +182,7 @@ impl Parser<'_> {
                 }
                 Array::Array(arrays)
             }
-            _ => return Err(self.bad(kind_at, format!("`{key}`: unknown type {kind} of array elements"))),
+            _ => return Err(self.bad(kind_at, format!("{key}: unknown type {kind} of array elements"))),
         })
     }
 
@@ -203,7 +204,7 @@ impl Parser<'_> {
             let at = self.at;
             let len = self.count(key, 1)?;
             if std::str::from_utf8(self.take(len, key)?).is_err() {
-                return Err(self.bad(at, format!("`{key}`: string {index} is not UTF-8")));
+                return Err(self.bad(at, format!("{key}: string {index} is not UTF-8")));
             }
             // MAX_HEADER is below what u32 holds.
             ends.push((self.at - start) as u32);
@@ -221,15 +222,14 @@ impl Parser<'_> {
     fn boolean(&self, byte: u8, at: usize, key: &str) -> Parsed<bool> {
         match byte {
             0 | 1 => Ok(byte == 1),
-            _ => Err(self.bad(at as u64, format!("`{key}`: a boolean is 0 or 1, not {byte}"))),
+            _ => Err(self.bad(at as u64, format!("{key}: a boolean is 0 or 1, not {byte}"))),
         }
     }
 
     fn alignment(&self, metadata: &Metadata) -> Parsed<u64> {
         let Some(value) = metadata.get(ALIGNMENT_KEY) else { return Ok(DEFAULT_ALIGNMENT) };
-        let alignment = value.as_u64().filter(|alignment| alignment.is_power_of_two() && *alignment <= MAX_HEADER);
-        alignment.ok_or_else(|| {
-            let what = format!("a power of two up to {MAX_HEADER} wanted, but the value is {value:?}");
+        super::alignment(value).ok_or_else(|| {
+            let what = format!("a power of two up to {MAX_ALIGNMENT} wanted, but the value is {value:?}");
             Stop::Bad(Error::Key { file: self.file.to_owned(), key: ALIGNMENT_KEY.to_owned(), what })
         })
     }
