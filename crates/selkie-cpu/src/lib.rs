@@ -1,1 +1,22 @@
-//! placeholder
+//! The CPU executor: SIMD kernels over quantised blocks, and the threads that run them.
+//!
+//! Weights ([`Matrix`]) stay in the encoding of their file. A product reads blocks, unpacks them in registers or in a
+//! panel that stays in the first-level cache, and multiplies them as integers with activations in eight bits
+//! ([`Activations::fast`]) or in f32 ([`Activations::exact`]).
+
+mod error;
+mod isa;
+mod kernels;
+mod matrix;
+mod pool;
+mod simd;
+
+pub use error::{Error, Result};
+pub use isa::Isa;
+pub use kernels::{
+    matmul::{Product, matmul, matmul_gated},
+    q8::{Activations, Q8},
+    vector::{Activation, Pairing, activate, add_scaled, gate, multiply, rms_norm, rope, scale, softmax},
+};
+pub use matrix::Matrix;
+pub use pool::Pool;

@@ -1,0 +1,71 @@
+//! Functions of one value, over vectors. Relative errors are a few 1e-7.
+
+use crate::simd::Simd;
+
+/// e^x: 0 below -87.7, infinity above 88.7; not a number stays so.
+#[inline(always)]
+pub(crate) fn exp<S: Simd>(s: S, x: S::F) -> S::F {
+    // The order of operands lets NaN through.
+    let x = s.min(s.splat(89.0), s.max(s.splat(-88.0), x));
+    let n = s.round(s.mul(x, s.splat(std::f32::consts::LOG2_E)));
+    // ln 2 in two parts, the first with few bits: the products with n are exact.
+    let r = s.fma(n, s.splat(-0.693_359_4), x);
+    let r = s.fma(n, s.splat(2.121_944_4e-4), r);
+    // The Taylor series: on |r| < 0.35 the first term left out is 5e-9.
+    let mut p = s.splat(1.0 / 5040.0);
+    for c in [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
+        p = s.fma(p, r, s.splat(c));
+    }
+    s.mul(p, s.pow2(n))
+}
+
+/// 1 / (1 + e^-x)
+#[inline(always)]
+pub(crate) fn sigmoid<S: Simd>(s: S, x: S::F) -> S::F {
+    let one = s.splat(1.0);
+    s.div(one, s.add(one, exp(s, s.sub(s.splat(0.0), x))))
+}
+
+/// x * sigmoid(x)
+#[inline(always)]
+pub(crate) fn silu<S: Simd>(s: S, x: S::F) -> S::F {
+    s.div(x, s.add(s.splat(1.0), exp(s, s.sub(s.splat(0.0), x))))
+}
+
+/// The tanh approximation of the Gaussian error linear unit: x/2 (1 + tanh(u)) is x sigmoid(2u).
+#[inline(always)]
+pub(crate) fn gelu_tanh<S: Simd>(s: S, x: S::F) -> S::F {
+    const TWICE_ROOT_2_PI: f32 = 1.595_769_1;
+    let cubic = s.fma(s.mul(s.splat(0.044_715), x), s.mul(x, x), x);
+    s.mul(x, sigmoid(s, s.mul(s.splat(TWICE_ROOT_2_PI), cubic)))
+}
+
+/// The exact Gaussian error linear unit, x/2 (1 + erf(x / sqrt 2)).
+#[inline(always)]
+pub(crate) fn gelu_erf<S: Simd>(s: S, x: S::F) -> S::F {
+    // erfc(z) = e^(-z^2) t P(t) with t = 1 / (1 + 0.28 z): a Chebyshev interpolant of e^(z^2) erfc(z) / t on 0..9.5, to 1e-8.
+    const P: [f32; 10] = [
+        -0.097_380_54,
+        0.352_813_2,
+        -0.340_231,
+        0.326_901_9,
+        0.028_089_795,
+        0.112_225_11,
+        0.154_153_6,
+        0.146_733_47,
+        0.158_771_58,
+        0.157_922_81,
+    ];
+    let one = s.splat(1.0);
+    let z = s.mul(s.abs(x), s.splat(std::f32::consts::FRAC_1_SQRT_2));
+    let t = s.div(one, s.fma(s.splat(0.28), z, one));
+    let mut p = s.splat(P[0]);
+    for &c in &P[1..] {
+        p = s.fma(p, t, s.splat(c));
+    }
+    let tail = s.mul(s.mul(p, t), exp(s, s.mul(s.splat(-0.5), s.mul(x, x))));
+    // x Phi(x): half the tail below zero, one minus that above.
+    let half = s.mul(s.splat(0.5), tail);
+    let positive = s.max(s.splat(0.0), x);
+    s.sub(positive, s.mul(s.abs(x), half))
+}
