@@ -5,6 +5,7 @@
 //! ([`Activations::fast`]) or in f32 ([`Activations::exact`]).
 
 mod error;
+mod executor;
 mod isa;
 mod kernels;
 mod matrix;
@@ -12,6 +13,7 @@ mod pool;
 mod simd;
 
 pub use error::{Error, Result};
+pub use executor::{CpuExecutor, CpuOptions};
 pub use isa::Isa;
 pub use kernels::{
     matmul::{Product, matmul, matmul_gated},

@@ -338,7 +338,11 @@ mod tests {
         let pool = Pool::new(3);
         for bad in 0..50 {
             let payload = catch_unwind(AssertUnwindSafe(|| {
-                pool.run(50, |i| if i == bad { panic!("task {i}") });
+                pool.run(50, |i| {
+                    if i == bad {
+                        panic!("task {i}")
+                    }
+                });
             }))
             .expect_err("the panic must arrive");
             assert_eq!(payload.downcast_ref::<String>(), Some(&format!("task {bad}")));

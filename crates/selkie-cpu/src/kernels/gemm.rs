@@ -200,11 +200,8 @@ impl<const BITS: u32, const HALVES: bool> Class<'_, BITS, HALVES> {
                 activations.scales.as_ptr().add((token + t) * scales_a_row + columns.start / GROUP)
             });
             let a_sums: [*const f32; T] = std::array::from_fn(|t| {
-                let (sums, per_row) = if HALVES {
-                    (&activations.half_sums, 2 * scales_a_row)
-                } else {
-                    (&activations.sums, scales_a_row)
-                };
+                let (sums, per_row) =
+                    if HALVES { (&activations.half_sums, 2 * scales_a_row) } else { (&activations.sums, scales_a_row) };
                 sums.as_ptr().add((token + t) * per_row + columns.start / (4 * fours))
             });
             for step in 0..columns.len() / (4 * fours) {

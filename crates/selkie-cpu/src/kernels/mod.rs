@@ -2,8 +2,8 @@
 //! (see [`Format`](formats::Format)).
 
 pub(crate) mod decode;
-pub(crate) mod formats;
 mod float;
+pub(crate) mod formats;
 mod gemm;
 mod gemv;
 mod math;

@@ -6,11 +6,13 @@
 
 mod build;
 mod fuse;
+mod memory;
 mod op;
 mod print;
 
 pub use build::plan;
 pub use fuse::fuse;
+pub use memory::{Places, in_place, places};
 pub use op::{AttentionOp, Op, Product};
 
 /// Names a buffer of one plan.
