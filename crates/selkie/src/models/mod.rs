@@ -3,12 +3,16 @@
 //! A MODEL argument is resolved by [`resolve()`] into a [`ModelRef`], and [`fetch()`] makes sure that its files are here:
 //!
 //! ```no_run
+//! # #[cfg(feature = "download")] {
 //! use selkie::models::{self, FetchOptions, Quiet};
 //!
 //! let model = models::resolve("smollm2")?;
 //! let path = models::fetch(&model, &FetchOptions::from_env(), &mut Quiet)?;
-//! # Ok::<(), models::Error>(())
+//! # }
+//! # Ok::<(), selkie::models::Error>(())
 //! ```
+//!
+//! Fetching needs the feature `download`, which is on by default; without it (in a browser) the names remain.
 //!
 //! # Where files live
 //!
@@ -25,36 +29,19 @@
 //! file under its final name is whole. A transfer that breaks leaves the `.part`, from which the next one goes on; a file
 //! with the wrong checksum is deleted. A lock file makes a second process wait for the first one's result.
 
+// These pages describe the crate with all its features.
+#![cfg_attr(not(feature = "download"), allow(rustdoc::broken_intra_doc_links))]
+
 #[cfg(feature = "download")]
-mod disk;
+mod download;
 mod error;
-#[cfg(feature = "download")]
-mod fetch;
-#[cfg(feature = "download")]
-mod http;
-#[cfg(feature = "download")]
-mod hub;
-#[cfg(feature = "download")]
-mod hub_cache;
-#[cfg(feature = "download")]
-mod list;
 mod name;
-#[cfg(feature = "download")]
-mod options;
-#[cfg(feature = "download")]
-mod pip;
 mod progress;
-#[cfg(feature = "download")]
-mod repo;
 mod table;
 
+#[cfg(feature = "download")]
+pub use download::{FetchOptions, LocalModel, Timeouts, fetch, list};
 pub use error::{Error, Result};
-#[cfg(feature = "download")]
-pub use fetch::fetch;
-#[cfg(feature = "download")]
-pub use list::{LocalModel, list};
 pub use name::{HubFile, ModelRef, resolve};
-#[cfg(feature = "download")]
-pub use options::{FetchOptions, Timeouts};
 pub use progress::{Progress, Quiet};
 pub use table::{DEFAULT, ModelEntry, Source, WheelFile, table};

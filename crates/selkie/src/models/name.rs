@@ -49,17 +49,6 @@ impl HubFile {
     pub fn revision_or_main(&self) -> &str {
         self.revision.as_deref().unwrap_or("main")
     }
-
-    /// Another file of the same repository and revision. `Err` if `file` is no path inside a repository.
-    pub(super) fn sibling(&self, file: &str) -> Result<Self> {
-        check_path(file).map_err(|what| Error::Spec { spec: self.to_string(), what: format!("`{file}` {what}") })?;
-        Ok(Self { file: file.to_owned(), ..self.clone() })
-    }
-
-    /// The file's name without its folders.
-    pub(super) fn base_name(&self) -> &str {
-        self.file.rsplit('/').next().unwrap_or(&self.file)
-    }
 }
 
 impl fmt::Display for HubFile {
@@ -106,7 +95,7 @@ impl FromStr for HubFile {
 }
 
 /// Whether `path` (with slashes) stays inside the folder it is joined to, on every system. `Err` says why not.
-fn check_path(path: &str) -> Result<(), String> {
+pub(super) fn check_path(path: &str) -> Result<(), String> {
     if path.chars().any(|c| c.is_control() || "\\:*?\"<>|".contains(c)) {
         return Err("has characters that no file name should have".into());
     }
@@ -188,7 +177,7 @@ mod tests {
     fn hub_files() {
         let file = hub("hf:owner/repo.v1/sub/dir/model.gguf@refs/pr/7");
         assert_eq!((file.owner.as_str(), file.repo.as_str()), ("owner", "repo.v1"));
-        assert_eq!((file.file.as_str(), file.base_name()), ("sub/dir/model.gguf", "model.gguf"));
+        assert_eq!(file.file, "sub/dir/model.gguf");
         assert_eq!(file.revision_or_main(), "refs/pr/7");
         assert_eq!(file.to_string(), "hf:owner/repo.v1/sub/dir/model.gguf@refs/pr/7");
         assert_eq!(hub("hf:o/r/f.gguf").revision_or_main(), "main");
@@ -216,7 +205,6 @@ mod tests {
         ] {
             assert!(spec.parse::<HubFile>().is_err(), "{spec:?}");
         }
-        assert!(hub("hf:o/r/f").sibling("../../x").is_err());
     }
 
     #[test]

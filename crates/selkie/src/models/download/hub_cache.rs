@@ -17,8 +17,8 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use super::disk::{disk, make_parent, with_suffix};
-use super::error::Result;
-use super::name::HubFile;
+use crate::models::error::Result;
+use crate::models::name::HubFile;
 
 /// A repository's folder in the cache.
 pub(super) struct RepoCache {

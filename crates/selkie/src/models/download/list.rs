@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::fetch::find_name;
+use super::find_name;
 use super::hub_cache::RepoCache;
-use super::name::HubFile;
 use super::options::FetchOptions;
-use super::progress::Quiet;
-use super::table::table;
+use crate::models::name::HubFile;
+use crate::models::progress::Quiet;
+use crate::models::table::table;
 
 /// A model whose files are here.
 #[derive(Debug, Clone, PartialEq, Eq)]
