@@ -4,6 +4,7 @@
 //! panel that stays in the first-level cache, and multiplies them as integers with activations in eight bits
 //! ([`Activations::fast`]) or in f32 ([`Activations::exact`]).
 
+mod bandwidth;
 mod error;
 mod executor;
 mod isa;
@@ -12,6 +13,7 @@ mod matrix;
 mod pool;
 mod simd;
 
+pub use bandwidth::read_bandwidth;
 pub use error::{Error, Result};
 pub use executor::{CpuExecutor, CpuOptions};
 pub use isa::Isa;

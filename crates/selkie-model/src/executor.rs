@@ -184,6 +184,9 @@ pub trait Executor {
     /// `reference`, `cpu` or `gpu`.
     fn name(&self) -> &'static str;
 
+    /// What it runs on, for people.
+    fn device(&self) -> String;
+
     /// A state for one new sequence of up to `capacity` positions.
     ///
     /// # Errors

@@ -38,6 +38,23 @@ pub struct ModelSpec {
     pub weights: Weights,
 }
 
+impl ModelSpec {
+    /// Bytes of weights that one token reads: of an embedding that is not the head one row, of experts those used.
+    pub fn bytes_per_token(&self) -> u64 {
+        let mut bytes: u64 = self.weights.iter().map(|(_, w)| w.bytes()).sum();
+        if self.embedding != self.head.weight {
+            bytes -= self.weights.get(self.embedding).bytes();
+        }
+        for layer in &self.layers {
+            if let Some(Block { inner: FeedForward::Mixture(m), .. }) = &layer.feed_forward {
+                let all: u64 = [m.gate, m.up, m.down].iter().map(|id| self.weights.get(*id).bytes()).sum();
+                bytes -= all - all * m.n_used as u64 / m.n_experts as u64;
+            }
+        }
+        bytes
+    }
+}
+
 /// A layer: a mixer over positions, a feed-forward part over channels, or one of the two.
 #[derive(Clone, Debug)]
 pub struct Layer {

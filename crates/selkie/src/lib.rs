@@ -1,3 +1,47 @@
-//! Selkie runs language models: it turns a model's name into files, and files into tokens.
+//! Selkie runs language models: it turns a model's name into files, files into a model, and a conversation's state into
+//! a value.
+//!
+//! ```no_run
+//! use selkie::{GenerateOptions, Model, OpenOptions};
+//!
+//! # fn main() -> Result<(), selkie::Error> {
+//! let mut model = Model::open("SmolLM2-135M-Instruct.Q4_1.gguf".as_ref(), &OpenOptions::default())?;
+//! let prompt = model.text().encode("The sea is", true)?;
+//! let mut session = model.session(prompt.len() + 32)?;
+//! let options = GenerateOptions { max_tokens: 32, ..GenerateOptions::default() };
+//! let generated = model.generate(&mut session, &prompt, &options, &mut |text| {
+//!     print!("{text}");
+//!     std::ops::ControlFlow::Continue(())
+//! })?;
+//! println!("\n{:?} after {} tokens", generated.finish, generated.ids.len());
+//! # Ok(())
+//! # }
+//! ```
 
+mod chat;
+mod error;
+mod files;
+mod generate;
+mod map;
+mod model;
+#[cfg(feature = "download")]
 pub mod models;
+pub mod sampling;
+mod session;
+mod text_side;
+
+pub use chat::{Chat, Message, messages_json};
+pub use error::{Error, Result};
+pub use files::{ModelFiles, Opened};
+pub use generate::{Finish, GenerateOptions, Generated, Timings};
+pub use map::MappedFile;
+pub use model::{Backend, Model, OpenOptions};
+pub use sampling::SamplingParams;
+pub use session::Session;
+pub use text_side::TextSide;
+
+pub use pollster::block_on;
+pub use selkie_cpu as cpu;
+pub use selkie_formats as formats;
+pub use selkie_model as model_spec;
+pub use selkie_text as text;

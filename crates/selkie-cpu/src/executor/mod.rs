@@ -74,16 +74,6 @@ impl CpuExecutor {
         Ok(Self { spec: spec.clone(), plan, places, weights, pool, exact: options.exact, buffers, scratch })
     }
 
-    /// Threads that take part.
-    pub fn threads(&self) -> usize {
-        self.pool.threads()
-    }
-
-    /// The instruction set that was chosen.
-    pub fn instruction_set(&self) -> &'static str {
-        self.pool.isa().name()
-    }
-
     fn run(&mut self, batch: &Batch<'_>, states: &mut [&mut State]) -> Result<Output> {
         batch.check(self.spec.vocab_size, states.len())?;
         let mut caches = Vec::with_capacity(states.len());
@@ -401,6 +391,10 @@ fn kind(activation: selkie_model::spec::Activation) -> Activation {
 impl Executor for CpuExecutor {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn device(&self) -> String {
+        format!("{} threads of {}", self.pool.threads(), self.pool.isa().name())
     }
 
     fn new_state(&self, capacity: usize) -> Result<State> {

@@ -175,6 +175,10 @@ impl<T: Real> Executor for Reference<T> {
         NAME
     }
 
+    fn device(&self) -> String {
+        format!("one thread, plain loops in f{}", 8 * size_of::<T>())
+    }
+
     fn new_state(&self, capacity: usize) -> Result<State> {
         let widths = self.plan.slots.iter().map(|Slot::KvCache { n_kv_heads, head_dim, .. }| n_kv_heads * head_dim);
         Ok(State::new(Box::new(Caches::<T>::new(widths, capacity))))

@@ -64,7 +64,8 @@ impl SamplingParams {
     /// # Errors
     /// Names the first parameter that is out of its range.
     pub fn check(&self) -> Result<(), ParamError> {
-        let check = |name, value: f32, ok: bool, wanted| if ok { Ok(()) } else { Err(ParamError { name, value, wanted }) };
+        let check =
+            |name, value: f32, ok: bool, wanted| if ok { Ok(()) } else { Err(ParamError { name, value, wanted }) };
         let finite = f32::is_finite;
         check("temperature", self.temperature, finite(self.temperature) && self.temperature >= 0.0, "0 or more")?;
         check("top-p", self.top_p, self.top_p > 0.0 && self.top_p <= 1.0, "above 0 and at most 1")?;

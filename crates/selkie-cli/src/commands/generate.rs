@@ -1,0 +1,130 @@
+//! `selkie generate`: continue a text.
+
+use std::{
+    io::{self, Write},
+    ops::ControlFlow,
+};
+
+use anyhow::Result;
+use selkie::{GenerateOptions, Generated, Message, Model};
+use serde_json::json;
+
+use crate::{
+    args::{Ids, Run, Sampling, text_or_stdin, usage},
+    open, terminal,
+};
+
+/// Arguments of `generate`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// A name, `hf:OWNER/REPO/FILE`, or a path
+    model: String,
+    /// What is continued; read from standard input where it is missing
+    #[arg(conflicts_with = "ids")]
+    prompt: Option<String>,
+    /// Token ids in place of a prompt: 1,2,3
+    #[arg(long)]
+    ids: Option<Ids>,
+    /// At most this many new tokens
+    #[arg(short = 'n', long = "max-tokens", value_name = "N", default_value_t = 256)]
+    max_tokens: usize,
+    /// No chat template: the text itself is continued
+    #[arg(long)]
+    raw: bool,
+    /// Go on after tokens that end a turn
+    #[arg(long)]
+    ignore_eos: bool,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    sampling: Sampling,
+    #[command(flatten)]
+    run: Run,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> Result<()> {
+    let options = GenerateOptions {
+        max_tokens: args.max_tokens,
+        sampling: args.sampling.params()?,
+        seed: args.sampling.seed(),
+        stop: args.sampling.stop.clone(),
+        ignore_eos: args.ignore_eos,
+    };
+    let text = if args.ids.is_some() { None } else { text_or_stdin(args.prompt)? };
+    if text.is_none() && args.ids.is_none() {
+        return usage("there is nothing to continue: give a PROMPT, --ids, or text on standard input");
+    }
+    let mut model = open::model(&args.model, &args.run, false)?;
+    let prompt = match (args.ids, text) {
+        (Some(ids), _) => ids.0,
+        (None, text) => prompt_ids(&model, &text.unwrap_or_default(), args.raw)?,
+    };
+    let mut session = model.session(prompt.len() + args.max_tokens)?;
+    terminal::catch_interrupts();
+    let mut out = io::stdout().lock();
+    let mut failed = None;
+    let generated = model.generate(&mut session, &prompt, &options, &mut |text| {
+        if !args.json && !text.is_empty() {
+            failed = out.write_all(text.as_bytes()).and_then(|()| out.flush()).err();
+        }
+        if failed.is_some() || terminal::interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    if let Some(error) = failed {
+        return Err(error.into());
+    }
+    if args.json {
+        writeln!(out, "{}", to_json(&generated, prompt.len()))?;
+    } else if model.text().tokenizer().is_err() {
+        // Without a tokenizer the ids are the result.
+        let ids: Vec<String> = generated.ids.iter().map(u32::to_string).collect();
+        writeln!(out, "{}", ids.join(","))?;
+    } else {
+        writeln!(out)?;
+        terminal::dim(&summary(&generated));
+    }
+    Ok(())
+}
+
+/// The prompt's tokens: through the chat template where the model has one, unless `raw`.
+fn prompt_ids(model: &Model, text: &str, raw: bool) -> Result<Vec<u32>> {
+    if text.is_empty() {
+        return Err(selkie::Error::EmptyPrompt.into());
+    }
+    if !raw && model.text().chat_template()?.is_some() {
+        let messages = selkie::messages_json(&[Message::new("user", text)]);
+        let prompt = model.text().render_chat(&messages, None, true)?;
+        return Ok(model.text().encode_prompt(&prompt)?);
+    }
+    Ok(model.text().encode(text, true)?)
+}
+
+fn to_json(generated: &Generated, prompt_tokens: usize) -> serde_json::Value {
+    let t = &generated.timings;
+    json!({
+        "ids": generated.ids,
+        "text": generated.text,
+        "prompt_tokens": prompt_tokens,
+        "finish": generated.finish.name(),
+        "timings": {
+            "prompt_ms": t.prompt.as_secs_f64() * 1e3,
+            "prompt_tokens_per_second": t.prompt_rate(),
+            "decode_ms": t.decode.as_secs_f64() * 1e3,
+            "decode_tokens_per_second": t.decode_rate(),
+        },
+    })
+}
+
+/// Tokens, rates and the time to the first token, in one line.
+pub fn summary(generated: &Generated) -> String {
+    let t = &generated.timings;
+    format!(
+        "{} prompt tokens at {:.0}/s, {} new at {:.1}/s, first after {:.0} ms",
+        t.prompt_tokens,
+        t.prompt_rate(),
+        generated.ids.len(),
+        t.decode_rate(),
+        t.prompt.as_secs_f64() * 1e3,
+    )
+}

@@ -1,0 +1,96 @@
+//! `selkie logits`: every position's logits, for comparison with other implementations.
+
+use std::{collections::BTreeMap, fs::File, io::BufWriter, path::PathBuf};
+
+use anyhow::{Context, Result, bail};
+use selkie::{
+    Model,
+    formats::{DType, TensorSpec, safetensors::SafetensorsWriter},
+    model_spec::Want,
+};
+
+use crate::{
+    args::{Ids, Run, read_json},
+    open,
+};
+
+/// Arguments of `logits`.
+#[derive(clap::Args)]
+#[command(group(clap::ArgGroup::new("input").required(true).args(["ids", "prompt", "batch"])))]
+pub struct Args {
+    /// A name, `hf:OWNER/REPO/FILE`, or a path
+    model: String,
+    /// Token ids: 1,2,3
+    #[arg(long)]
+    ids: Option<Ids>,
+    /// A text; the model's special tokens are added, none is parsed in it
+    #[arg(long, value_name = "TEXT")]
+    prompt: Option<String>,
+    /// A JSON list of id lists, run as one batch
+    #[arg(long, value_name = "FILE")]
+    batch: Option<PathBuf>,
+    /// Feed this many tokens at a time through the state
+    #[arg(long, value_name = "N", conflicts_with = "batch", value_parser = clap::value_parser!(u32).range(1..))]
+    chunk: Option<u32>,
+    /// Where tensors `ids` and `logits` go (`ids.K` and `logits.K` for a batch)
+    #[arg(long, value_name = "FILE.safetensors")]
+    out: PathBuf,
+    #[command(flatten)]
+    run: Run,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> Result<()> {
+    let mut model = open::model(&args.model, &args.run, true)?;
+    let lists = match (&args.ids, &args.prompt, &args.batch) {
+        (Some(ids), _, _) => vec![ids.0.clone()],
+        (_, Some(text), _) => vec![model.text().encode(text, true)?],
+        (_, _, Some(file)) => serde_json::from_value(read_json(file)?)
+            .with_context(|| format!("{}: expected a list of lists of token ids", file.display()))?,
+        _ => vec![],
+    };
+    if lists.is_empty() || lists.iter().any(Vec::is_empty) {
+        return Err(selkie::Error::EmptyPrompt.into());
+    }
+    let logits = if args.batch.is_some() {
+        model.batch_logits(&lists)?
+    } else {
+        vec![in_pieces(&mut model, &lists[0], args.chunk.map_or(lists[0].len(), |n| n as usize))?]
+    };
+    let name = |what: &str, k: usize| if args.batch.is_some() { format!("{what}.{k}") } else { what.to_owned() };
+    let mut tensors = vec![];
+    for (k, (ids, logits)) in lists.iter().zip(&logits).enumerate() {
+        tensors.push((name("ids", k), DType::I32, vec![ids.len()], le_bytes(ids.iter().map(|id| id.to_le_bytes()))));
+        let shape = vec![ids.len(), model.spec().vocab_size];
+        tensors.push((name("logits", k), DType::F32, shape, le_bytes(logits.iter().map(|v| v.to_le_bytes()))));
+    }
+    write(&args.out, &tensors).with_context(|| args.out.display().to_string())
+}
+
+fn in_pieces(model: &mut Model, ids: &[u32], piece: usize) -> Result<Vec<f32>> {
+    let mut session = model.session(ids.len())?;
+    let mut logits = vec![];
+    for ids in ids.chunks(piece) {
+        let outputs: Vec<usize> = (0..ids.len()).collect();
+        logits.extend(model.rows(&mut session, ids, &outputs, Want::Logits)?);
+    }
+    Ok(logits)
+}
+
+fn le_bytes(values: impl Iterator<Item = [u8; 4]>) -> Vec<u8> {
+    values.flatten().collect()
+}
+
+fn write(path: &PathBuf, tensors: &[(String, DType, Vec<usize>, Vec<u8>)]) -> Result<()> {
+    let specs: Vec<TensorSpec> = tensors
+        .iter()
+        .map(|(name, dtype, shape, _)| TensorSpec { name: name.clone(), dtype: *dtype, shape: shape.clone() })
+        .collect();
+    if specs.is_empty() {
+        bail!("there is nothing to write");
+    }
+    let mut out = SafetensorsWriter::new(BufWriter::new(File::create(path)?), &BTreeMap::new(), &specs)?;
+    tensors.iter().try_for_each(|(_, _, _, bytes)| out.write(bytes))?;
+    out.finish()?.into_inner().map_err(|e| e.into_error())?.sync_all()?;
+    Ok(())
+}

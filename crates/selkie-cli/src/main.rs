@@ -1,0 +1,83 @@
+//! `selkie`: language models in the terminal.
+
+mod args;
+mod commands;
+mod open;
+mod progress;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Run, inspect and convert language models, on the machine that you have.
+#[derive(Parser)]
+#[command(name = "selkie", version, about, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Talk with a model, or get one answer when a prompt is given
+    Chat(commands::chat::Args),
+    /// Continue a text
+    Generate(commands::generate::Args),
+    /// Write the logits of every position to a safetensors file
+    Logits(commands::logits::Args),
+    /// Print a text's embedding: mean over positions, L2-normalised
+    Embed(commands::embed::Args),
+    /// Turn text into token ids
+    Tokenize(commands::tokenize::TokenizeArgs),
+    /// Turn token ids into text
+    Detokenize(commands::tokenize::DetokenizeArgs),
+    /// Print the prompt that a chat template makes of messages
+    Template(commands::template::Args),
+    /// Show what a model's files hold
+    Inspect(commands::inspect::Args),
+    /// Print the forward pass as a list
+    Plan(commands::plan::Args),
+    /// Measure tokens a second
+    Bench(commands::bench::Args),
+    /// Measure how well a model predicts a text
+    Perplexity(commands::perplexity::Args),
+    /// Convert between formats and quantisations
+    Convert(commands::convert::Args),
+    /// Download a model
+    Pull(commands::pull::Args),
+    /// List the models that have names, and those that are here
+    List(commands::list::Args),
+    /// Show what can run models on this machine
+    Devices(commands::devices::Args),
+}
+
+fn main() -> ExitCode {
+    terminal::start_log();
+    let result = match Cli::parse().command {
+        Command::Chat(args) => commands::chat::run(args),
+        Command::Generate(args) => commands::generate::run(args),
+        Command::Logits(args) => commands::logits::run(args),
+        Command::Embed(args) => commands::embed::run(args),
+        Command::Tokenize(args) => commands::tokenize::tokenize(args),
+        Command::Detokenize(args) => commands::tokenize::detokenize(args),
+        Command::Template(args) => commands::template::run(args),
+        Command::Inspect(args) => commands::inspect::run(args),
+        Command::Plan(args) => commands::plan::run(args),
+        Command::Bench(args) => commands::bench::run(args),
+        Command::Perplexity(args) => commands::perplexity::run(args),
+        Command::Convert(args) => commands::convert::run(args),
+        Command::Pull(args) => commands::pull::run(args),
+        Command::List(args) => commands::list::run(args),
+        Command::Devices(args) => commands::devices::run(args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read our output has gone: no reason to complain to the others.
+        Err(error) if terminal::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("selkie: {error:#}");
+            ExitCode::from(if error.is::<args::Usage>() { 2 } else { 1 })
+        }
+    }
+}

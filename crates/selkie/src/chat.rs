@@ -1,0 +1,84 @@
+//! A conversation: messages, and the session that holds them.
+
+use std::ops::ControlFlow;
+
+use serde_json::{Value, json};
+
+use crate::{Error, GenerateOptions, Generated, Model, Result, Session};
+
+/// One message of a conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// `system`, `user`, `assistant` or `tool`.
+    pub role: String,
+    /// What it says.
+    pub content: String,
+}
+
+impl Message {
+    /// A message of `role`.
+    pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
+        Self { role: role.into(), content: content.into() }
+    }
+}
+
+/// A conversation with a model.
+///
+/// Each turn renders all messages by the model's template; what the session holds already is not computed again.
+pub struct Chat {
+    /// The messages so far.
+    pub messages: Vec<Message>,
+    session: Session,
+}
+
+impl Chat {
+    /// A conversation without messages, with room for `capacity` tokens.
+    ///
+    /// # Errors
+    /// Where the model has no chat template, or there is no memory.
+    pub fn new(model: &Model, capacity: usize) -> Result<Self> {
+        if model.text().chat_template()?.is_none() {
+            return Err(Error::NoChatTemplate(model.name().to_owned()));
+        }
+        Ok(Self { messages: vec![], session: model.session(capacity)? })
+    }
+
+    /// Tokens that the conversation takes, and how many there is room for.
+    pub fn context(&self) -> (usize, usize) {
+        (self.session.tokens().len(), self.session.capacity())
+    }
+
+    /// Says `text` and gives the answer as it comes. Both become messages, a cancelled answer as far as it came.
+    ///
+    /// # Errors
+    /// Where the template fails, or the conversation has outgrown the context; the messages are then as before.
+    pub fn say(
+        &mut self,
+        model: &mut Model,
+        text: &str,
+        options: &GenerateOptions,
+        on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
+    ) -> Result<Generated> {
+        self.messages.push(Message::new("user", text));
+        let text = model.text();
+        let prompt = text.render_chat(&messages_json(&self.messages), None, true);
+        let answered = prompt
+            .and_then(|prompt| text.encode_prompt(&prompt))
+            .and_then(|prompt| model.generate(&mut self.session, &prompt, options, on_text));
+        match answered {
+            Ok(generated) => {
+                self.messages.push(Message::new("assistant", generated.text.clone()));
+                Ok(generated)
+            }
+            Err(error) => {
+                self.messages.pop();
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Messages as templates take them.
+pub fn messages_json(messages: &[Message]) -> Value {
+    messages.iter().map(|m| json!({"role": m.role, "content": m.content})).collect()
+}

@@ -1,0 +1,58 @@
+//! Why a model could not be opened or run.
+
+/// The result of working with a model.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a model could not be opened or run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file could not be opened.
+    #[error("{path}: {what}")]
+    File {
+        /// The path.
+        path: String,
+        /// The system's words, or what is missing.
+        what: String,
+    },
+    /// A file is malformed.
+    #[error(transparent)]
+    Format(#[from] selkie_formats::Error),
+    /// A checkpoint is no model that is known here, or the model could not run.
+    #[error(transparent)]
+    Model(#[from] selkie_model::Error),
+    /// As [`Model`](Self::Model), while opening a file.
+    #[error("{file}: {error}")]
+    Checkpoint {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        error: selkie_model::Error,
+    },
+    /// The tokenizer or chat template could not be read, or could not do what was asked.
+    #[error(transparent)]
+    Text(#[from] selkie_text::Error),
+    /// The model has no tokenizer, so that it knows ids only.
+    #[error("{0} has no tokenizer: only commands that take token ids can use it")]
+    NoTokenizer(String),
+    /// The model has no chat template.
+    #[error("{0} has no chat template: it continues texts (`generate --raw`), but holds no conversations")]
+    NoChatTemplate(String),
+    /// The prompt is empty.
+    #[error("the prompt is empty")]
+    EmptyPrompt,
+    /// The prompt does not fit.
+    #[error("the prompt has {tokens} tokens, but the context holds {capacity}")]
+    PromptTooLong {
+        /// Its length.
+        tokens: usize,
+        /// What there is room for.
+        capacity: usize,
+    },
+    /// A sampling parameter is out of its range.
+    #[error(transparent)]
+    Sampling(#[from] crate::sampling::ParamError),
+    /// The backend that was asked for is not there.
+    #[error("{0}")]
+    Backend(String),
+}

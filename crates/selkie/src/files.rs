@@ -1,0 +1,154 @@
+//! From a path to the files of a model, opened.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    rc::Rc,
+};
+
+use selkie_formats::{ByteSource, Checkpoint, PartName, parse_lenient_json, safetensors::ShardIndex, sibling_names};
+use selkie_model::{ModelSpec, families};
+use selkie_text::{GgufVocab, HuggingFaceFiles, Tokenizer};
+use serde_json::Value;
+
+use crate::{Error, MappedFile, Result};
+
+/// The files of a model.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModelFiles {
+    /// What messages call the model: the path that it was opened by.
+    pub name: String,
+    /// The files with weights, in order.
+    pub weights: Vec<PathBuf>,
+    /// `model.safetensors.index.json`, which says what lies in which shard.
+    pub index: Option<PathBuf>,
+    /// `config.json`, for formats that keep no settings in the weights.
+    pub config: Option<PathBuf>,
+    /// Where `tokenizer.json` and its companions may be.
+    pub folder: PathBuf,
+}
+
+impl ModelFiles {
+    /// Finds the files that belong to `path`: a `.gguf` (the others of a split one too), a `.safetensors` or a folder
+    /// with `config.json` beside it. `config` overrides the configuration.
+    ///
+    /// # Errors
+    /// Where nothing is there, or nothing that looks like a model.
+    pub fn find(path: &Path, config: Option<&Path>) -> Result<Self> {
+        let name = path.display().to_string();
+        let error = |what: &str| Error::File { path: name.clone(), what: what.into() };
+        if !path.exists() {
+            return Err(error("there is no such file"));
+        }
+        let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new(".")) }.to_owned();
+        let index_path = folder.join("model.safetensors.index.json");
+        let single = folder.join("model.safetensors");
+        let (weights, index) = if !path.is_dir() && !path.ends_with("model.safetensors.index.json") {
+            (split_parts(path), None)
+        } else if index_path.is_file() {
+            let index = ShardIndex::parse(&index_path.display().to_string(), &read(&index_path)?)?;
+            (index.shards.iter().map(|shard| folder.join(shard)).collect(), Some(index_path))
+        } else if single.is_file() {
+            (vec![single], None)
+        } else if let Some(gguf) = only_gguf(&folder) {
+            (split_parts(&gguf), None)
+        } else {
+            return Err(error("holds neither model.safetensors (or its index) nor a single .gguf"));
+        };
+        let beside = folder.join("config.json");
+        let config = config.map(Path::to_owned).or_else(|| beside.is_file().then_some(beside));
+        Ok(Self { name, weights, index, config, folder })
+    }
+
+    /// Opens the files and reads their headers.
+    ///
+    /// # Errors
+    /// Where a file cannot be mapped or its header is malformed.
+    pub fn open(self) -> Result<Opened> {
+        let sources = self.weights.iter().map(|path| Ok(Rc::new(MappedFile::open(path)?) as Rc<dyn ByteSource>));
+        let sources = sources.collect::<Result<Vec<_>>>()?;
+        let index = match &self.index {
+            Some(path) => Some(ShardIndex::parse(&path.display().to_string(), &read(path)?)?),
+            None => None,
+        };
+        let checkpoint = pollster::block_on(async {
+            match &index {
+                Some(index) => Checkpoint::open_safetensors(sources, Some(index)).await,
+                None => Checkpoint::open(sources).await,
+            }
+        })?;
+        let config = match &self.config {
+            Some(path) if checkpoint.gguf.is_none() => {
+                let config = parse_lenient_json(&path.display().to_string(), &read(path)?)?;
+                Some(config.get("model").filter(|model| model.is_object()).cloned().unwrap_or(config))
+            }
+            _ => None,
+        };
+        Ok(Opened { files: self, checkpoint, config })
+    }
+}
+
+/// The files of a model, opened: headers are read, weights are not.
+pub struct Opened {
+    /// Where they are.
+    pub files: ModelFiles,
+    /// Their tensors.
+    pub checkpoint: Checkpoint,
+    /// The configuration beside them.
+    pub config: Option<Value>,
+}
+
+impl Opened {
+    /// The schedule of layers.
+    ///
+    /// # Errors
+    /// Where the family is not known, or settings and tensors do not make a model.
+    pub fn spec(&self) -> Result<ModelSpec> {
+        families::read(&self.checkpoint, self.config.as_ref())
+            .map_err(|error| Error::Checkpoint { file: self.files.name.clone(), error })
+    }
+
+    /// The tokenizer: the file's own, else `tokenizer.json` beside it.
+    ///
+    /// # Errors
+    /// Where there is none, or it is malformed.
+    pub fn tokenizer(&self) -> Result<Tokenizer> {
+        if let Some(metadata) = &self.checkpoint.gguf
+            && metadata.get_str("tokenizer.ggml.model").is_some_and(|model| model != "none" && model != "no_vocab")
+        {
+            return Ok(Tokenizer::from_gguf(&GgufVocab::from_metadata(metadata)?)?);
+        }
+        let file = |name: &str| {
+            let path = self.files.folder.join(name);
+            if path.is_file() { read(&path).map(Some) } else { Ok(None) }
+        };
+        let Some(tokenizer) = file("tokenizer.json")? else {
+            return Err(Error::NoTokenizer(self.files.name.clone()));
+        };
+        let (config, template) = (file("tokenizer_config.json")?, file("chat_template.jinja")?);
+        Ok(Tokenizer::from_huggingface(&HuggingFaceFiles {
+            tokenizer: &tokenizer,
+            config: config.as_deref(),
+            chat_template: template.as_deref().and_then(|t| std::str::from_utf8(t).ok()),
+        })?)
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).map_err(|e| Error::File { path: path.display().to_string(), what: e.to_string() })
+}
+
+/// The file itself, or every part where its name says that it is one of several.
+fn split_parts(path: &Path) -> Vec<PathBuf> {
+    let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+    match sibling_names(name).filter(|_| PartName::parse(name).is_some()) {
+        Some(names) => names.iter().map(|name| path.with_file_name(name)).collect(),
+        None => vec![path.to_owned()],
+    }
+}
+
+fn only_gguf(folder: &Path) -> Option<PathBuf> {
+    let entries = fs::read_dir(folder).ok()?;
+    let mut ggufs = entries.flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "gguf"));
+    ggufs.next().filter(|_| ggufs.next().is_none())
+}

@@ -1,0 +1,218 @@
+//! Continuing a text, token by token.
+
+use std::{
+    ops::ControlFlow,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use selkie_text::{Detokenizer, StopRules, Tokenizer};
+
+use crate::{
+    Error, Model, Result, SamplingParams, Session,
+    sampling::{sample, uniform},
+};
+
+/// How a text is continued.
+#[derive(Clone, Debug)]
+pub struct GenerateOptions {
+    /// At most this many new tokens.
+    pub max_tokens: usize,
+    /// How tokens are chosen.
+    pub sampling: SamplingParams,
+    /// The same seed gives the same text.
+    pub seed: u64,
+    /// Stop strings, found across token borders and left out of the text.
+    pub stop: Vec<String>,
+    /// Goes on after tokens that end a turn.
+    pub ignore_eos: bool,
+}
+
+impl Default for GenerateOptions {
+    fn default() -> Self {
+        Self { max_tokens: 256, sampling: SamplingParams::default(), seed: 0, stop: vec![], ignore_eos: false }
+    }
+}
+
+/// Why a continuation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// A token that ends a turn, or a stop string.
+    Stop,
+    /// As many tokens as were allowed, or the context is full.
+    Length,
+    /// The caller said so.
+    Cancelled,
+}
+
+impl Finish {
+    /// The word in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Finish::Stop => "stop",
+            Finish::Length => "length",
+            Finish::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// How long things took.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Timings {
+    /// Prompt tokens that were computed; those that the session held already are not.
+    pub prompt_tokens: usize,
+    /// Reading them.
+    pub prompt: Duration,
+    /// Tokens after the first.
+    pub decoded_tokens: usize,
+    /// Making them.
+    pub decode: Duration,
+}
+
+impl Timings {
+    /// Prompt tokens a second.
+    pub fn prompt_rate(&self) -> f64 {
+        rate(self.prompt_tokens, self.prompt)
+    }
+
+    /// New tokens a second, the first not counted: it comes out of the prompt's pass.
+    pub fn decode_rate(&self) -> f64 {
+        rate(self.decoded_tokens, self.decode)
+    }
+}
+
+fn rate(tokens: usize, time: Duration) -> f64 {
+    if time.is_zero() { 0.0 } else { tokens as f64 / time.as_secs_f64() }
+}
+
+/// A continuation.
+#[derive(Clone, Debug)]
+pub struct Generated {
+    /// The new tokens, one that ended the text included.
+    pub ids: Vec<u32>,
+    /// Their text, without tokens that end a turn and without stop strings.
+    pub text: String,
+    /// Why it ended.
+    pub finish: Finish,
+    /// How long it took.
+    pub timings: Timings,
+}
+
+impl Model {
+    /// Continues `prompt`. What the session shares with its beginning is not computed again; the session then holds the
+    /// prompt and every new token but the last. `on_text` gets the text as it comes and may end it.
+    ///
+    /// A model without a tokenizer continues too, without text.
+    ///
+    /// # Errors
+    /// Where the prompt is empty, does not fit or has ids outside the vocabulary, or options are out of range.
+    pub fn generate(
+        &mut self,
+        session: &mut Session,
+        prompt: &[u32],
+        options: &GenerateOptions,
+        on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
+    ) -> Result<Generated> {
+        options.sampling.check()?;
+        if prompt.is_empty() {
+            return Err(Error::EmptyPrompt);
+        }
+        if prompt.len() > session.capacity {
+            return Err(Error::PromptTooLong { tokens: prompt.len(), capacity: session.capacity });
+        }
+        let rules = StopRules { ids: self.end_tokens(options.ignore_eos)?, strings: options.stop.clone() };
+        let mut output = TextOut { matcher: rules.matcher(), text: String::new(), on_text };
+        let mut timings = Timings::default();
+        let mut ids = vec![];
+
+        let started = Instant::now();
+        let held = session.keep_common(prompt)?;
+        timings.prompt_tokens = prompt.len() - held;
+        let mut cancelled = false;
+        let mut go_on = |_| {
+            cancelled = (output.on_text)("").is_break();
+            !cancelled
+        };
+        let Some(mut logits) = self.feed_with(session, &prompt[held..], &mut go_on)? else {
+            return Ok(Generated { ids, text: String::new(), finish: Finish::Cancelled, timings });
+        };
+        timings.prompt = started.elapsed();
+
+        let started = Instant::now();
+        let mut detokenizer = self.detokenizer()?;
+        let finish = loop {
+            if ids.len() == options.max_tokens {
+                break Finish::Length;
+            }
+            let uniform = uniform(options.seed, 0, session.tokens.len() as u64);
+            let id = sample(&logits, &options.sampling, &session.tokens, uniform);
+            ids.push(id);
+            if rules.stops_at(id) {
+                break Finish::Stop;
+            }
+            let text = match &mut detokenizer {
+                Some(detokenizer) => detokenizer.push(id)?,
+                None => "",
+            };
+            match output.push(text) {
+                TextStep::GoOn => {}
+                TextStep::Stopped => break Finish::Stop,
+                TextStep::Cancelled => break Finish::Cancelled,
+            }
+            if ids.len() == options.max_tokens || session.tokens.len() == session.capacity {
+                break Finish::Length;
+            }
+            logits = self.feed(session, &[id])?;
+        };
+        timings.decode = started.elapsed();
+        timings.decoded_tokens = ids.len().saturating_sub(1);
+        output.finish(detokenizer.as_mut().map_or("", |d| d.finish()));
+        Ok(Generated { ids, text: output.text, finish, timings })
+    }
+
+    fn end_tokens(&self, ignore_eos: bool) -> Result<Vec<u32>> {
+        let tokenizer = if ignore_eos { None } else { self.text().tokenizer_if_any()? };
+        Ok(tokenizer.map_or(vec![], |t| t.end_tokens().to_vec()))
+    }
+
+    fn detokenizer(&self) -> Result<Option<Detokenizer<Arc<Tokenizer>>>> {
+        Ok(self.text().tokenizer_if_any()?.map(|tokenizer| Detokenizer::new(tokenizer, true).continuing()))
+    }
+}
+
+enum TextStep {
+    GoOn,
+    Stopped,
+    Cancelled,
+}
+
+/// Text on its way out, past the stop strings.
+struct TextOut<'a> {
+    matcher: selkie_text::StopMatcher,
+    text: String,
+    on_text: &'a mut dyn FnMut(&str) -> ControlFlow<()>,
+}
+
+impl TextOut<'_> {
+    fn push(&mut self, text: &str) -> TextStep {
+        let step = self.matcher.push(text);
+        self.text.push_str(&step.emit);
+        let flow = (self.on_text)(&step.emit);
+        if step.stopped {
+            TextStep::Stopped
+        } else if flow.is_break() {
+            TextStep::Cancelled
+        } else {
+            TextStep::GoOn
+        }
+    }
+
+    fn finish(&mut self, rest: &str) {
+        if !self.matcher.stopped() {
+            let mut held = self.matcher.push(rest).emit;
+            held.push_str(&self.matcher.finish());
+            self.text.push_str(&held);
+            let _ = (self.on_text)(&held);
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! A model, open: its weights, an executor, and its text side.
+
+use std::{
+    path::{Path, PathBuf},
+    rc::Rc,
+};
+
+use selkie_cpu::{CpuExecutor, CpuOptions};
+use selkie_model::{Batch, Executor, ModelSpec, Sequence, Want, reference::Reference};
+
+use crate::{Error, ModelFiles, Opened, Result, Session, TextSide};
+
+/// What runs the model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Backend {
+    /// The fastest that is there; never a software adapter.
+    #[default]
+    Auto,
+    /// SIMD and threads.
+    Cpu,
+    /// WebGPU.
+    Gpu,
+    /// The specification in plain loops: slow, and right.
+    Reference,
+}
+
+impl std::str::FromStr for Backend {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "auto" => Ok(Backend::Auto),
+            "cpu" => Ok(Backend::Cpu),
+            "gpu" => Ok(Backend::Gpu),
+            "reference" => Ok(Backend::Reference),
+            _ => Err(format!("`{name}` is none of auto, cpu, gpu, reference")),
+        }
+    }
+}
+
+/// How a model is opened.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    /// What runs it.
+    pub backend: Backend,
+    /// Threads of the CPU executor; as many as there are cores where `None`.
+    pub threads: Option<usize>,
+    /// f32 activations and caches, for comparison with references.
+    pub exact: bool,
+    /// Overrides the configuration beside the weights.
+    pub config: Option<PathBuf>,
+}
+
+/// Rows of one forward pass while a prompt is read: enough to fill a matrix product, few enough to cancel in time.
+const PREFILL_ROWS: usize = 512;
+
+/// A model that is ready to run.
+pub struct Model {
+    opened: Rc<Opened>,
+    spec: ModelSpec,
+    executor: Box<dyn Executor>,
+    text: TextSide,
+}
+
+impl Model {
+    /// Opens the model at `path`: a `.gguf`, a `.safetensors` beside its `config.json`, or a folder with these.
+    ///
+    /// # Errors
+    /// Where files are missing or malformed, the family is not known, or the backend is not there.
+    pub fn open(path: &Path, options: &OpenOptions) -> Result<Self> {
+        Self::from_opened(ModelFiles::find(path, options.config.as_deref())?.open()?, options)
+    }
+
+    /// As [`open`](Self::open), from files whose headers are read already.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn from_opened(opened: Opened, options: &OpenOptions) -> Result<Self> {
+        if options.backend == Backend::Gpu {
+            let what = "there is no GPU executor in this build yet; `--backend cpu` runs the model on the processor";
+            return Err(Error::Backend(what.into()));
+        }
+        let spec = opened.spec()?;
+        let named = |error| Error::Checkpoint { file: opened.files.name.clone(), error };
+        let weights = pollster::block_on(spec.weights.load(&opened.checkpoint)).map_err(named)?;
+        let executor: Box<dyn Executor> = match options.backend {
+            Backend::Reference => Box::new(Reference::<f64>::new(spec.clone(), weights)),
+            _ => {
+                let cpu = CpuOptions { threads: options.threads, exact: options.exact };
+                Box::new(CpuExecutor::new(&spec, weights, &cpu).map_err(named)?)
+            }
+        };
+        let opened = Rc::new(opened);
+        Ok(Self { text: TextSide::new(opened.clone()), opened, spec, executor })
+    }
+
+    /// What messages call it.
+    pub fn name(&self) -> &str {
+        &self.opened.files.name
+    }
+
+    /// Its schedule of layers.
+    pub fn spec(&self) -> &ModelSpec {
+        &self.spec
+    }
+
+    /// The files it was opened from.
+    pub fn opened(&self) -> &Opened {
+        &self.opened
+    }
+
+    /// The executor's name.
+    pub fn backend(&self) -> &'static str {
+        self.executor.name()
+    }
+
+    /// What it runs on, for people.
+    pub fn device(&self) -> String {
+        self.executor.device()
+    }
+
+    /// Its tokenizer and chat template.
+    pub fn text(&self) -> &TextSide {
+        &self.text
+    }
+
+    /// A sequence without tokens, with room for `capacity` of them.
+    ///
+    /// # Errors
+    /// Where there is no memory for it.
+    pub fn session(&self, capacity: usize) -> Result<Session> {
+        Ok(Session { state: self.executor.new_state(capacity)?, tokens: vec![], capacity })
+    }
+
+    /// Appends `ids` to the session and gives the last one's logits, `[vocab_size]`.
+    ///
+    /// # Errors
+    /// Where there are no ids, one is outside the vocabulary, or they do not fit.
+    pub fn feed(&mut self, session: &mut Session, ids: &[u32]) -> Result<Vec<f32>> {
+        self.feed_with(session, ids, &mut |_| true).map(|logits| logits.unwrap_or_default())
+    }
+
+    /// As [`feed`](Self::feed); `go_on` is asked between blocks, with how many tokens are in. `None` where it says no.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn feed_with(
+        &mut self,
+        session: &mut Session,
+        ids: &[u32],
+        go_on: &mut dyn FnMut(usize) -> bool,
+    ) -> Result<Option<Vec<f32>>> {
+        if ids.is_empty() {
+            return Err(Error::EmptyPrompt);
+        }
+        if session.tokens.len() + ids.len() > session.capacity {
+            let tokens = session.tokens.len() + ids.len();
+            return Err(Error::PromptTooLong { tokens, capacity: session.capacity });
+        }
+        let mut logits = vec![];
+        for (block, piece) in ids.chunks(PREFILL_ROWS).enumerate() {
+            if block > 0 && !go_on(block * PREFILL_ROWS) {
+                return Ok(None);
+            }
+            let last = (block + 1) * PREFILL_ROWS >= ids.len();
+            let outputs = if last { vec![piece.len() - 1] } else { vec![] };
+            logits = self.rows(session, piece, &outputs, Want::Logits)?;
+        }
+        Ok(Some(logits))
+    }
+
+    /// Appends `ids`, all in one forward pass, and gives what is wanted of the rows `outputs`.
+    ///
+    /// # Errors
+    /// Where an id is outside the vocabulary, or they do not fit.
+    pub fn rows(&mut self, session: &mut Session, ids: &[u32], outputs: &[usize], want: Want) -> Result<Vec<f32>> {
+        let sequences = [Sequence { rows: 0..ids.len() }];
+        let batch = Batch { ids, sequences: &sequences, outputs, want };
+        let mut states = [&mut session.state];
+        let output = pollster::block_on(self.executor.forward(&batch, &mut states))?;
+        session.tokens.extend_from_slice(ids);
+        Ok(output.values)
+    }
+
+    /// Several sequences at once, each with a state of its own from the start: the logits of every row, `[len, vocab_size]`
+    /// a sequence.
+    ///
+    /// # Errors
+    /// Where an id is outside the vocabulary, or there is no memory.
+    pub fn batch_logits(&mut self, lists: &[Vec<u32>]) -> Result<Vec<Vec<f32>>> {
+        let ids: Vec<u32> = lists.concat();
+        let mut states = lists.iter().map(|l| self.executor.new_state(l.len())).collect::<Result<Vec<_>, _>>()?;
+        let mut states: Vec<_> = states.iter_mut().collect();
+        let mut start = 0;
+        let sequences: Vec<Sequence> = lists
+            .iter()
+            .map(|list| {
+                start += list.len();
+                Sequence { rows: start - list.len()..start }
+            })
+            .collect();
+        let outputs: Vec<usize> = (0..ids.len()).collect();
+        let batch = Batch { ids: &ids, sequences: &sequences, outputs: &outputs, want: Want::Logits };
+        let values = pollster::block_on(self.executor.forward(&batch, &mut states))?.values;
+        let width = self.spec.vocab_size;
+        Ok(sequences.iter().map(|s| values[s.rows.start * width..s.rows.end * width].to_vec()).collect())
+    }
+
+    /// The mean over positions of the final norm's output, L2-normalised; zeros where there are no ids.
+    ///
+    /// # Errors
+    /// Where an id is outside the vocabulary, or there is no memory.
+    pub fn embed(&mut self, ids: &[u32]) -> Result<Vec<f32>> {
+        let width = self.spec.d_model;
+        let mut mean = vec![0.0f32; width];
+        if ids.is_empty() {
+            return Ok(mean);
+        }
+        let mut session = self.session(ids.len())?;
+        for piece in ids.chunks(PREFILL_ROWS) {
+            let outputs: Vec<usize> = (0..piece.len()).collect();
+            let hidden = self.rows(&mut session, piece, &outputs, Want::Hidden)?;
+            for row in hidden.chunks_exact(width) {
+                mean.iter_mut().zip(row).for_each(|(m, v)| *m += v);
+            }
+        }
+        mean.iter_mut().for_each(|m| *m /= ids.len() as f32);
+        let norm = mean.iter().map(|&v| f64::from(v) * f64::from(v)).sum::<f64>().sqrt() as f32;
+        if norm > 0.0 {
+            mean.iter_mut().for_each(|m| *m /= norm);
+        }
+        Ok(mean)
+    }
+}
