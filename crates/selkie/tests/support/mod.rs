@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use selkie::models::{FetchOptions, Progress};
 use sha2::{Digest, Sha256};
@@ -237,9 +237,9 @@ pub fn options(folder: &TempDir, hub: &Hub) -> FetchOptions {
     options.hub_cache = Some(folder.path().join("hf/hub"));
     options.endpoint = hub.endpoint.clone();
     options.pip = Vec::new();
-    options.timeouts.stall = Duration::from_millis(600);
-    options.timeouts.answer = Duration::from_millis(600);
-    options.timeouts.connect = Duration::from_millis(600);
+    // Long enough for a busy machine; tests of the timeouts themselves set shorter ones.
+    options.timeouts.stall = Duration::from_secs(20);
+    options.timeouts.answer = Duration::from_secs(20);
     options.timeouts.retry = Duration::from_millis(1);
     options
 }
@@ -253,6 +253,8 @@ pub struct Log {
     pub finished: usize,
     /// Cancel once so many bytes are here.
     pub cancel_after: Option<u64>,
+    /// Cancel from then on.
+    pub cancel_at: Option<Instant>,
 }
 
 impl Progress for Log {
@@ -273,7 +275,7 @@ impl Progress for Log {
     }
     fn cancelled(&self) -> bool {
         let here = self.transfers.last().map_or(0, |transfer| transfer.2);
-        self.cancel_after.is_some_and(|limit| here >= limit)
+        self.cancel_after.is_some_and(|limit| here >= limit) || self.cancel_at.is_some_and(|at| Instant::now() > at)
     }
 }
 

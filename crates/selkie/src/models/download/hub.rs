@@ -201,10 +201,10 @@ fn starts_at(answer: &Answer) -> Option<u64> {
 
 /// Waits, unless cancelled.
 pub(super) fn pause(time: Duration, progress: &dyn Progress, what: &str) -> Result<()> {
-    let end = Instant::now() + time;
+    let start = Instant::now();
     loop {
         stop_if_cancelled(progress, what)?;
-        let left = end.saturating_duration_since(Instant::now());
+        let left = time.saturating_sub(start.elapsed());
         if left.is_zero() {
             return Ok(());
         }

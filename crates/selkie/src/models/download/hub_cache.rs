@@ -16,7 +16,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::disk::{disk, make_parent, with_suffix};
+use super::disk::{disk, make_parent};
 use crate::models::error::Result;
 use crate::models::name::HubFile;
 
@@ -91,8 +91,8 @@ impl RepoCache {
             return Ok(());
         }
         make_parent(&path)?;
-        let draft = with_suffix(&path, &format!(".{}.part", std::process::id()));
-        fs::write(&draft, commit).and_then(|()| fs::rename(&draft, &path)).map_err(disk(&path))
+        // A reader that meets a half-written commit takes it for none, and asks the hub.
+        fs::write(&path, commit).map_err(disk(&path))
     }
 
     /// Remembers that a file does not exist.
@@ -109,12 +109,19 @@ impl RepoCache {
         let target = Path::new("../../").join("../".repeat(file.matches('/').count())).join("blobs").join(etag);
         // A link that leads elsewhere, or nowhere, is replaced.
         if fs::read_link(&path).is_ok_and(|old| old != target) {
-            fs::remove_file(&path).map_err(disk(&path))?;
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(disk(&path)(error)),
+                _ => {}
+            }
         }
         match symlink(&target, &path) {
             Ok(()) => Ok(path),
+            // Another process may do the same at the same time.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(path),
-            Err(_) => fs::rename(&blob, &path).map_err(disk(&path)).map(|()| path),
+            Err(_) => match fs::rename(&blob, &path) {
+                Err(error) if !path.is_file() => Err(disk(&path)(error)),
+                _ => Ok(path),
+            },
         }
     }
 }

@@ -7,7 +7,8 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -147,8 +148,7 @@ impl Pip<'_> {
         seen: &mut u64,
         progress: &mut dyn Progress,
     ) -> Result<Outcome, Fail> {
-        let log = self.work.join("pip.log");
-        let mut child = start(&mut command, &log)
+        let (mut child, errors) = start(&mut command)
             .map_err(|error| Fail::Source(format!("{} does not start: {error}", shown(&self.command))))?;
         let mut last_growth = Instant::now();
         loop {
@@ -164,7 +164,7 @@ impl Pip<'_> {
                 if status.success() {
                     progress.advance(wheel.bytes - *seen);
                 }
-                return Ok(Outcome { status, stderr: read_log(&log) });
+                return Ok(Outcome { status, stderr: errors.text() });
             }
             if last_growth.elapsed() > self.options.timeouts.pip {
                 end(&mut child);
@@ -225,7 +225,7 @@ fn find_pip(options: &FetchOptions, work: &Path, progress: &dyn Progress) -> Res
     for way in options.pip.iter().filter(|way| !way.is_empty()) {
         let mut command = to_run(way, work);
         command.arg("--version");
-        let Ok(mut child) = start(&mut command, &work.join("pip.log")) else { continue };
+        let Ok((mut child, _)) = start(&mut command) else { continue };
         let started = Instant::now();
         loop {
             match child.try_wait() {
@@ -255,8 +255,39 @@ fn to_run(way: &[OsString], temporary: &Path) -> Command {
     command
 }
 
-fn start(command: &mut Command, log: &Path) -> std::io::Result<Child> {
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(log)?).spawn()
+fn start(command: &mut Command) -> std::io::Result<(Child, Errors)> {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+    let errors = Errors::of(child.stderr.take());
+    Ok((child, errors))
+}
+
+/// What a process writes to its standard error. Kept in memory: the disk may be full, and that be the very error.
+struct Errors(Receiver<Vec<u8>>);
+
+impl Errors {
+    fn of(stream: Option<ChildStderr>) -> Self {
+        let (sender, receiver) = channel();
+        if let Some(mut stream) = stream {
+            // Reads to the end even if nobody listens, so that the process never waits for us.
+            thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                while let Ok(n @ 1..) = stream.read(&mut buffer) {
+                    let _ = sender.send(buffer[..n].to_vec());
+                }
+            });
+        }
+        Self(receiver)
+    }
+
+    /// All of it, once the process has ended. A child of its own may keep the stream open; that is not waited for.
+    fn text(&self) -> String {
+        let end = Instant::now() + Duration::from_secs(1);
+        let mut bytes = Vec::new();
+        while let Ok(more) = self.0.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            bytes.extend(more);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
 }
 
 /// Ends a process of ours and waits for it.
@@ -267,10 +298,6 @@ fn end(child: &mut Child) {
 
 fn shown(command: &[OsString]) -> String {
     command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
-}
-
-fn read_log(path: &Path) -> String {
-    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
 
 /// What pip has complained about, in one line.
