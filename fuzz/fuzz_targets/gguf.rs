@@ -23,6 +23,7 @@ fuzz_target!(|data: &[u8]| {
         }
         let written = writer.finish().expect("all tensors were written");
         let again = now(GgufFile::read(selkie_fuzz::source(&written).as_ref())).expect("what was written");
+        // As text, where NaN is NaN.
         assert_eq!(format!("{:?}", again.metadata), format!("{:?}", file.metadata));
         assert!(again.tensors.iter().map(TensorSpec::from).eq(specs));
     }
