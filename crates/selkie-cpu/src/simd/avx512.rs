@@ -57,7 +57,7 @@ impl Simd for Avx512 {
     }
     #[inline(always)]
     unsafe fn load_bf16(self, p: *const u16) -> __m512 {
-        unsafe { 
+        unsafe {
             let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(p.cast()));
             _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
         }
@@ -68,7 +68,7 @@ impl Simd for Avx512 {
     }
     #[inline(always)]
     unsafe fn store_f16(self, p: *mut u16, x: __m512) {
-        unsafe { 
+        unsafe {
             const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
             _mm256_storeu_si256(p.cast(), _mm512_cvtps_ph::<NEAREST>(x))
         }
@@ -111,7 +111,7 @@ impl Simd for Avx512 {
     }
     #[inline(always)]
     fn pow2(self, a: __m512) -> __m512 {
-        unsafe { 
+        unsafe {
             let biased = _mm512_add_epi32(_mm512_cvtps_epi32(a), _mm512_set1_epi32(127));
             _mm512_castsi512_ps(_mm512_slli_epi32::<23>(biased))
         }
@@ -131,14 +131,14 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     fn dot(self, acc: __m256, q: __m256i, a: __m256i, scale: __m256) -> __m256 {
-        unsafe { 
+        unsafe {
             let sums = _mm256_dpbusd_epi32(_mm256_setzero_si256(), q, a);
             _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), scale, acc)
         }
     }
     #[inline(always)]
     fn dot_wide(self, acc: __m256, q: __m256i, a: __m256i, scale: __m256) -> __m256 {
-        unsafe { 
+        unsafe {
             let zeros = _mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_set1_epi8(-128), a);
             let sums = _mm256_dpbusd_epi32(_mm256_setzero_si256(), q, a);
             _mm256_fmadd_ps(_mm256_cvtepi32_ps(_mm256_sub_epi32(sums, zeros)), scale, acc)

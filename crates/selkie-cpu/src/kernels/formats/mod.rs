@@ -8,8 +8,8 @@ mod blocks;
 mod super_blocks;
 
 pub(crate) use blocks::{Iq4Nl, Mxfp4, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
-pub(crate) use super_blocks::{Iq4Xs, Q2K, Q3K, Q4K, Q5K, Q6K};
 use selkie_formats::DType;
+pub(crate) use super_blocks::{Iq4Xs, Q2K, Q3K, Q4K, Q5K, Q6K};
 
 use crate::simd::Simd;
 
