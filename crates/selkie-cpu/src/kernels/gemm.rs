@@ -126,14 +126,20 @@ impl<F: Format> Kernel for Pack<'_, F> {
                             *q = F::quants(s, row(eight + r).add(b * bytes), g);
                         }
                         let dst = dst.add(4 * eight);
+                        // Loops rather than `map`: a closure may be left out of line, without the target features.
                         if splits::<S>(F::BITS) {
-                            s.interleave(q.map(|q| s.shr(q, 4)), dst, stride);
-                            s.interleave(q.map(|q| s.and(q, s.splat_b(15))), dst.add(4 * S::LANES), stride);
+                            let mut low = q;
+                            for r in 0..8 {
+                                q[r] = s.shr(q[r], 4);
+                                low[r] = s.and(low[r], s.splat_b(15));
+                            }
+                            s.interleave(low, dst.add(4 * S::LANES), stride);
                         } else if F::BITS == 8 && S::WIDE == Wide::Signed {
-                            s.interleave(q.map(|q| s.xor(q, s.splat_b(0x80))), dst, stride);
-                        } else {
-                            s.interleave(q, dst, stride);
+                            for q in &mut q {
+                                *q = s.xor(*q, s.splat_b(0x80));
+                            }
                         }
+                        s.interleave(q, dst, stride);
                     }
                 }
             }
