@@ -100,7 +100,7 @@ fn gemma3_logits() {
 }
 
 /// Greedy tokens are equal as long as the runner-up is further away than rounding can carry it.
-fn check_greedy(name: &str, folder: &str, exact: bool, margin: f64) {
+fn check_greedy(name: &str, folder: &str, exact: bool, margin: f64, at_least: usize) {
     let mut model = open(name, exact);
     let mut compared = 0;
     for case in fixture(&format!("{folder}/greedy_f32.json")).as_array().expect("cases") {
@@ -114,15 +114,15 @@ fn check_greedy(name: &str, folder: &str, exact: bool, margin: f64) {
         assert_eq!(got[..sure], wanted[..sure], "{name} {}", case["name"]);
         compared += sure;
     }
-    assert!(compared > 40, "{name}: only {compared} tokens were compared");
+    assert!(compared >= at_least, "{name}: only {compared} tokens were compared");
 }
 
 #[test]
 fn greedy_continuations() {
-    check_greedy("smollm2", "smollm2", true, 0.01);
-    check_greedy("smollm2", "smollm2", false, 1.0);
-    check_greedy("gemma3-270m", "gemma3", true, 0.05);
-    check_greedy("gemma3-270m", "gemma3", false, 1.0);
+    check_greedy("smollm2", "smollm2", true, 0.01, 200);
+    check_greedy("smollm2", "smollm2", false, 1.0, 10);
+    check_greedy("gemma3-270m", "gemma3", true, 0.05, 100);
+    check_greedy("gemma3-270m", "gemma3", false, 1.0, 10);
 }
 
 fn check_embeddings(name: &str, folder: &str, exact: bool, least: f64) {
