@@ -171,13 +171,12 @@ impl Dots<'_> {
     #[inline(always)]
     fn decoded<S: Simd>(self, s: S) {
         let Dots(Float { part, weights, x, columns, sink, column }, scratch) = self;
-        let block = part.dtype.block_len();
+        let block = (part.dtype.block_len(), part.dtype.block_bytes());
         for row in weights.clone() {
             for from in (0..columns).step_by(ROW_DEPTH) {
                 let to = (from + ROW_DEPTH).min(columns);
-                let bytes = |i: usize| row * part.row_bytes + i / block * part.dtype.block_bytes();
                 let piece = &mut scratch[..to - from];
-                decode(s, part.dtype, &part.bytes[bytes(from)..bytes(to)], piece);
+                decode(s, part.dtype, part.piece(block, row, from, to), piece);
                 let sink = if from == 0 { sink } else { sink.further() };
                 for (token, x) in x.chunks_exact(columns).enumerate() {
                     // SAFETY: `piece` is as long as the piece of `x`; the sink has this column.
@@ -197,19 +196,18 @@ impl Kernel for Panels<'_> {
     fn run<S: Simd>(self, s: S) {
         let Panels(Float { part, weights, x, columns, sink, column }, scratch) = self;
         let rows = 2 * S::LANES;
-        let block = part.dtype.block_len();
+        let block = (part.dtype.block_len(), part.dtype.block_bytes());
         let (panel, decoded) = scratch.split_at_mut(MOST_ROWS * DEPTH);
         for start in weights.clone().step_by(rows) {
             let valid = rows.min(weights.end - start);
             for from in (0..columns).step_by(DEPTH) {
                 let depth = DEPTH.min(columns - from);
-                let bytes = |i: usize| i / block * part.dtype.block_bytes();
                 for eight in (0..rows).step_by(8) {
                     for r in 0..8 {
                         // Missing rows repeat the last: their results are not stored.
-                        let row = (start + eight + r).min(weights.end - 1) * part.row_bytes;
-                        let bytes = row + bytes(from)..row + bytes(from + depth);
-                        decode(s, part.dtype, &part.bytes[bytes], &mut decoded[r * DEPTH..][..depth]);
+                        let row = (start + eight + r).min(weights.end - 1);
+                        let piece = part.piece(block, row, from, from + depth);
+                        decode(s, part.dtype, piece, &mut decoded[r * DEPTH..][..depth]);
                     }
                     for k in (0..depth).step_by(8) {
                         let mut eight_rows = [s.splat_b(0); 8];
