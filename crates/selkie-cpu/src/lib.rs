@@ -18,6 +18,8 @@ pub use error::{Error, Result};
 pub use executor::{CpuExecutor, CpuOptions};
 pub use isa::Isa;
 pub use kernels::{
+    attention::{Attention, attention},
+    kv_cache::{CacheType, KvCache},
     matmul::{Product, matmul, matmul_gated},
     q8::{Activations, Q8},
     vector::{Activation, Pairing, activate, add_scaled, gate, multiply, rms_norm, rope, scale, softmax},

@@ -18,6 +18,15 @@ pub(crate) struct Part {
     pub(crate) bytes: Bytes,
 }
 
+impl Part {
+    /// Bytes of row `row`, from value `from` to value `to`: whole blocks of `block` values (and `block_bytes` bytes).
+    #[inline(always)]
+    pub(crate) fn piece(&self, (block, block_bytes): (usize, usize), row: usize, from: usize, to: usize) -> &[u8] {
+        let at = |i: usize| row * self.row_bytes + i / block * block_bytes;
+        &self.bytes[at(from)..at(to)]
+    }
+}
+
 /// A weight `[outputs, inputs]`: its rows in the file's own encoding, possibly from several tensors one after another,
 /// each with its own type. Cloning shares the bytes.
 #[derive(Clone, Debug)]

@@ -304,7 +304,9 @@ mod tests {
             assert_eq!(pool.threads(), threads);
             for tasks in [0, 1, 2, 3, 100] {
                 let counts: Vec<AtomicU32> = (0..tasks).map(|_| AtomicU32::new(0)).collect();
-                pool.run(tasks, |i| drop(counts[i].fetch_add(1, Ordering::Relaxed)));
+                pool.run(tasks, |i| {
+                    counts[i].fetch_add(1, Ordering::Relaxed);
+                });
                 assert!(counts.iter().all(|c| c.load(Ordering::Relaxed) == 1), "{threads} threads, {tasks} tasks");
             }
         }
@@ -321,7 +323,9 @@ mod tests {
                     for job in 0..3000 {
                         // What the tasks use lives on this stack and changes with every job.
                         let value = [caller + job; 4];
-                        pool.run(4, |i| drop(total.fetch_add(value[i], Ordering::Relaxed)));
+                        pool.run(4, |i| {
+                            total.fetch_add(value[i], Ordering::Relaxed);
+                        });
                         if job % 1000 == 0 {
                             std::thread::sleep(2 * SPIN);
                         }
@@ -347,7 +351,9 @@ mod tests {
             .expect_err("the panic must arrive");
             assert_eq!(payload.downcast_ref::<String>(), Some(&format!("task {bad}")));
             let done = AtomicUsize::new(0);
-            pool.run(20, |_| drop(done.fetch_add(1, Ordering::Relaxed)));
+            pool.run(20, |_| {
+                done.fetch_add(1, Ordering::Relaxed);
+            });
             assert_eq!(done.into_inner(), 20);
         }
     }
@@ -356,7 +362,11 @@ mod tests {
     fn a_job_inside_of_a_task_runs_there() {
         let pool = Pool::new(2);
         let done = AtomicUsize::new(0);
-        pool.run(4, |_| pool.run(5, |_| drop(done.fetch_add(1, Ordering::Relaxed))));
+        pool.run(4, |_| {
+            pool.run(5, |_| {
+                done.fetch_add(1, Ordering::Relaxed);
+            })
+        });
         assert_eq!(done.into_inner(), 20);
     }
 

@@ -201,6 +201,13 @@ pub struct LoadedWeights {
     entries: Vec<LoadedWeight>,
 }
 
+/// Weights made here rather than read, in order of their ids.
+impl FromIterator<LoadedWeight> for LoadedWeights {
+    fn from_iter<I: IntoIterator<Item = LoadedWeight>>(weights: I) -> Self {
+        Self { entries: weights.into_iter().collect() }
+    }
+}
+
 impl LoadedWeights {
     /// The weight of that name.
     pub fn get(&self, id: WeightId) -> &LoadedWeight {

@@ -140,7 +140,7 @@ impl Tokenizer {
             (Encoder::Spm(Spm::new(&vocab, scores, special.unk)), true)
         } else {
             let pre = pre_tokenizer(gguf.pre, &mut warnings);
-            (Encoder::Bpe(Bpe::new(pre, &gguf.tokens, &gguf.merges, &vocab)?), pre.add_bos)
+            (Encoder::Bpe(Box::new(Bpe::new(pre, &gguf.tokens, &gguf.merges, &vocab)?)), pre.add_bos)
         };
         for (field, wanted, id) in
             [("add_bos_token", gguf.add_bos, special.bos), ("add_eos_token", gguf.add_eos, special.eos)]

@@ -6,6 +6,23 @@
 //! * [`Detokenizer`] gives out text as tokens come, never half a character.
 //! * [`StopRules`] say when to stop, by token or by text.
 //!
+//! ```
+//! use selkie_text::{Detokenizer, EncodeOptions, GgufVocab, Tokenizer};
+//!
+//! let tokenizer = Tokenizer::from_gguf(&GgufVocab {
+//!     model: "gpt2",
+//!     pre: Some("gpt-2"),
+//!     tokens: vec![b"h", b"i", b"hi", b"!"],
+//!     merges: vec![b"h i"],
+//!     ..GgufVocab::default()
+//! })?;
+//! let ids = tokenizer.encode(b"hi!", EncodeOptions::default())?;
+//! assert_eq!(ids, [2, 3]);
+//! let mut stream = Detokenizer::new(&tokenizer, true);
+//! assert_eq!(stream.push(2)?, "hi");
+//! # Ok::<(), selkie_text::Error>(())
+//! ```
+//!
 //! Nothing here does any I/O, knows the time, or panics on what a file or a user says: see [`Error`].
 
 mod bpe;

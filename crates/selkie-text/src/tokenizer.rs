@@ -52,7 +52,7 @@ pub struct NamedTemplate {
 
 /// How text becomes ids.
 pub(crate) enum Encoder {
-    Bpe(Bpe),
+    Bpe(Box<Bpe>),
     Spm(Spm),
     Json(Box<JsonEncoder>),
 }

@@ -14,7 +14,7 @@ use selkie_model::{
 };
 
 use crate::{
-    Activation, Activations, Pairing, Pool, Q8,
+    Activation, Activations, Attention, Pairing, Pool, Q8, attention,
     executor::{state::Caches, weights::Loaded},
     kernels,
 };
@@ -232,7 +232,9 @@ impl CpuExecutor {
                 };
                 kernels::vector::rope(&e.pool, out, heads, *head_dim, cos, sin, pairing).map_err(op_error(op))
             }),
-            Op::Attention(a) => self.write(a.out, None, batch, |e, out| e.attention(a, batch, caches, out)),
+            Op::Attention(a) => {
+                self.write(a.out, None, batch, |e, out| e.attention(a, batch, caches, out).map_err(op_error(op)))
+            }
             Op::Glu { gate, up, activation, out } => self.write(*out, Some(*gate), batch, |e, out| {
                 kernels::vector::gate(&e.pool, kind(*activation), out, e.read(*up, batch)).map_err(op_error(op))
             }),
@@ -356,21 +358,16 @@ impl CpuExecutor {
         batch: &Batch<'_>,
         caches: &mut [&mut Caches],
         out: &mut [f32],
-    ) -> Result<()> {
+    ) -> crate::Result<()> {
         let (q_width, kv_width) = (a.n_heads * a.head_dim, a.n_kv_heads * a.head_dim);
         let (q, k, v) = (self.read(a.q, batch), self.read(a.k, batch), self.read(a.v, batch));
-        for (sequence, cache) in batch.sequences.iter().zip(caches) {
+        let kind = Attention { heads: a.n_heads, scale: a.scale, softcap: a.softcap, window: a.window, sinks: None };
+        for (sequence, caches) in batch.sequences.iter().zip(caches) {
             let rows = |width: usize| sequence.rows.start * width..sequence.rows.end * width;
-            let cache = &mut cache.slots[a.cache.0 as usize];
-            state::attention(
-                &self.pool,
-                a,
-                &q[rows(q_width)],
-                &k[rows(kv_width)],
-                &v[rows(kv_width)],
-                cache,
-                &mut out[rows(q_width)],
-            )?;
+            let cache = &mut caches.slots[a.cache.0 as usize];
+            let past = cache.len();
+            cache.append(self.pool.isa(), &k[rows(kv_width)], &v[rows(kv_width)])?;
+            attention(&self.pool, &kind, &q[rows(q_width)], cache, past, &mut out[rows(q_width)])?;
         }
         Ok(())
     }
@@ -410,7 +407,8 @@ impl Executor for CpuExecutor {
     }
 
     fn new_state(&self, capacity: usize) -> Result<State> {
-        Ok(State::new(Box::new(Caches::new(&self.plan.slots, capacity, self.exact))))
+        let caches = Caches::new(&self.plan.slots, capacity, self.exact);
+        Ok(State::new(Box::new(caches.map_err(|e| op_failed("state", &e))?)))
     }
 
     fn forward<'a>(

@@ -2,36 +2,23 @@
 
 use std::any::Any;
 
-use selkie_model::{
-    Error, Result, StateData,
-    plan::{AttentionOp, Slot},
-};
+use selkie_model::{Error, Result, StateData, plan::Slot};
 
-use crate::Pool;
+use crate::{CacheType, KvCache};
 
+/// One sequence's caches, one a slot of the plan.
 pub(super) struct Caches {
-    pub slots: Vec<Cache>,
+    pub slots: Vec<KvCache>,
     capacity: usize,
 }
 
-#[derive(Clone)]
-pub(super) struct Cache {
-    k: Vec<f32>,
-    v: Vec<f32>,
-    width: usize,
-}
-
 impl Caches {
-    pub fn new(slots: &[Slot], capacity: usize, _exact: bool) -> Self {
-        let slots = slots
-            .iter()
-            .map(|Slot::KvCache { n_kv_heads, head_dim, .. }| Cache {
-                k: Vec::with_capacity(n_kv_heads * head_dim * capacity),
-                v: Vec::with_capacity(n_kv_heads * head_dim * capacity),
-                width: n_kv_heads * head_dim,
-            })
-            .collect();
-        Self { slots, capacity }
+    pub fn new(slots: &[Slot], capacity: usize, exact: bool) -> crate::Result<Self> {
+        let dtype = if exact { CacheType::F32 } else { CacheType::F16 };
+        let cache = |slot: &Slot| match *slot {
+            Slot::KvCache { n_kv_heads, head_dim, .. } => KvCache::new(dtype, n_kv_heads, head_dim, head_dim, capacity),
+        };
+        Ok(Self { slots: slots.iter().map(cache).collect::<crate::Result<_>>()?, capacity })
     }
 
     pub fn check_room(&self, wanted: usize) -> Result<()> {
@@ -39,10 +26,7 @@ impl Caches {
     }
 
     pub fn truncate(&mut self, positions: usize) {
-        for slot in &mut self.slots {
-            slot.k.truncate(positions * slot.width);
-            slot.v.truncate(positions * slot.width);
-        }
+        self.slots.iter_mut().for_each(|slot| slot.truncate(positions));
     }
 }
 
@@ -52,7 +36,7 @@ impl StateData for Caches {
     }
 
     fn bytes(&self) -> usize {
-        self.slots.iter().map(|s| (s.k.capacity() + s.v.capacity()) * 4).sum()
+        self.slots.iter().map(KvCache::bytes).sum()
     }
 
     fn executor(&self) -> &'static str {
@@ -71,21 +55,4 @@ impl StateData for Caches {
     fn as_any(&self) -> &dyn Any {
         self
     }
-}
-
-pub(super) fn attention(
-    _pool: &Pool,
-    a: &AttentionOp,
-    q: &[f32],
-    k: &[f32],
-    v: &[f32],
-    cache: &mut Cache,
-    out: &mut [f32],
-) -> Result<()> {
-    let past = cache.k.len() / cache.width;
-    cache.k.extend_from_slice(k);
-    cache.v.extend_from_slice(v);
-    let shape = selkie_model::reference::ops::AttentionShape::of(a);
-    out.copy_from_slice(&selkie_model::reference::ops::attention(q, &cache.k, &cache.v, past, &shape));
-    Ok(())
 }

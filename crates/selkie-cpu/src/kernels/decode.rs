@@ -25,19 +25,15 @@ pub(crate) fn decode_row(isa: Isa, dtype: DType, bytes: &[u8], out: &mut [f32]) 
 /// The same inside of a kernel.
 #[inline(always)]
 pub(crate) fn decode<S: Simd>(s: S, dtype: DType, bytes: &[u8], out: &mut [f32]) {
-    assert_eq!(dtype.row_bytes(out.len()), Some(bytes.len()), "bytes of a row");
     match dtype {
-        DType::F16 | DType::BF16 => {
-            // SAFETY: the assertion: two bytes per value.
-            unsafe { halves(s, dtype == DType::BF16, bytes.as_ptr().cast(), out) }
-        }
+        DType::F16 => halves::<S, false>(s, bytes, out),
+        DType::BF16 => halves::<S, true>(s, bytes, out),
         DType::F32 => {
             for (x, four) in out.iter_mut().zip(bytes.as_chunks::<4>().0) {
                 *x = f32::from_le_bytes(*four);
             }
         }
-        // SAFETY: the assertion: whole blocks.
-        _ => with_format!(dtype, F => unsafe { blocks::<S, F>(s, bytes.as_ptr(), out) }, else {
+        _ => with_format!(dtype, F => blocks::<S, F>(s, bytes, out), else {
             // Not reached with a type that holds no weights: `Matrix::new` refuses those.
             if quant::decode(dtype, bytes, out).is_err() {
                 out.fill(f32::NAN);
@@ -46,16 +42,15 @@ pub(crate) fn decode<S: Simd>(s: S, dtype: DType, bytes: &[u8], out: &mut [f32])
     }
 }
 
-/// # Safety
-/// `bytes` is valid for the blocks that hold `out.len()` values.
 #[inline(always)]
-unsafe fn blocks<S: Simd, F: Format>(s: S, bytes: *const u8, out: &mut [f32]) {
+fn blocks<S: Simd, F: Format>(s: S, bytes: &[u8], out: &mut [f32]) {
+    assert!(out.len() / (GROUP * F::GROUPS) <= bytes.len() / F::BYTES, "bytes of a row");
     let zero = s.splat(F::ZERO as f32);
     let per_scale = if F::HALVES { GROUP / 2 } else { GROUP };
     for (b, out) in out.chunks_exact_mut(GROUP * F::GROUPS).enumerate() {
-        // SAFETY: the caller's; the loads below stay within `q`, the stores within `out`.
+        // SAFETY: the assertion: there is such a block; the loads below stay within `q`, the stores within `out`.
         unsafe {
-            let block = bytes.add(b * F::DTYPE.block_bytes());
+            let block = bytes.as_ptr().add(b * F::BYTES);
             let mut scales = Scales::new();
             F::scales(s, block, &mut scales);
             for (g, out) in out.chunks_exact_mut(GROUP).enumerate() {
@@ -73,20 +68,20 @@ unsafe fn blocks<S: Simd, F: Format>(s: S, bytes: *const u8, out: &mut [f32]) {
     }
 }
 
-/// # Safety
-/// `p` is valid for `out.len()` values.
 #[inline(always)]
-unsafe fn halves<S: Simd>(s: S, brain: bool, p: *const u16, out: &mut [f32]) {
+fn halves<S: Simd, const BRAIN: bool>(s: S, bytes: &[u8], out: &mut [f32]) {
+    assert_eq!(2 * out.len(), bytes.len(), "bytes of a row");
+    let p: *const u16 = bytes.as_ptr().cast();
     let whole = out.len() / S::LANES * S::LANES;
-    // SAFETY: the caller's; whole vectors first, then value by value.
+    // SAFETY: the assertion: two bytes per value; whole vectors first, then value by value.
     unsafe {
         for i in (0..whole).step_by(S::LANES) {
-            let x = if brain { s.load_bf16(p.add(i)) } else { s.load_f16(p.add(i)) };
+            let x = if BRAIN { s.load_bf16(p.add(i)) } else { s.load_f16(p.add(i)) };
             s.store(out.as_mut_ptr().add(i), x);
         }
         for i in whole..out.len() {
             let bits = u16::from_le(p.add(i).read_unaligned());
-            out[i] = if brain { f32::from_bits((bits as u32) << 16) } else { s.f16(bits) };
+            out[i] = if BRAIN { f32::from_bits((bits as u32) << 16) } else { s.f16(bits) };
         }
     }
 }

@@ -7,6 +7,7 @@ use selkie_formats::DType;
 
 use super::{Sink, decode::decode, scratch::with_scratch};
 use crate::{
+    Isa,
     matrix::Part,
     simd::{Kernel, Simd},
 };
@@ -31,11 +32,23 @@ pub(crate) struct Float<'a> {
     pub(crate) column: usize,
 }
 
-/// Few rows of activations: dot products.
-pub(crate) struct Dots<'a>(pub(crate) Float<'a>);
+impl Float<'_> {
+    /// By dot products, which suits few rows of activations.
+    pub(crate) fn by_dots(self, isa: Isa) {
+        let plain = matches!(self.part.dtype, DType::F32 | DType::F16 | DType::BF16);
+        with_scratch(if plain { 0 } else { ROW_DEPTH }, |scratch| isa.run(Dots(self, scratch)));
+    }
 
-/// Many rows: panels of weights, `[columns, rows]` in f32.
-pub(crate) struct Panels<'a>(pub(crate) Float<'a>);
+    /// By panels of weights, `[columns, rows]` in f32, which suits many.
+    pub(crate) fn by_panels(self, isa: Isa) {
+        with_scratch((MOST_ROWS + 8) * DEPTH, |scratch| isa.run(Panels(self, scratch)));
+    }
+}
+
+// The scratch memory is taken outside of the kernels: closures inside may be left out of line, where they lack the
+// target features.
+struct Dots<'a>(Float<'a>, &'a mut [f32]);
+struct Panels<'a>(Float<'a>, &'a mut [f32]);
 
 /// Encodings which load straight into a vector.
 trait Load {
@@ -134,8 +147,8 @@ impl Kernel for Dots<'_> {
 
 impl Dots<'_> {
     #[inline(always)]
-    fn stream<S: Simd, L: Load>(&self, s: S) {
-        let Float { part, ref weights, x, columns, sink, column } = self.0;
+    fn stream<S: Simd, L: Load>(self, s: S) {
+        let Float { part, weights, x, columns, sink, column } = self.0;
         let mut row = weights.start;
         while row < weights.end {
             let eight = row + 8 <= weights.end;
@@ -156,27 +169,24 @@ impl Dots<'_> {
     }
 
     #[inline(always)]
-    fn decoded<S: Simd>(&self, s: S) {
-        let Float { part, ref weights, x, columns, sink, column } = self.0;
-        let block = part.dtype.block_len();
-        with_scratch(ROW_DEPTH, |scratch| {
-            for row in weights.clone() {
-                for from in (0..columns).step_by(ROW_DEPTH) {
-                    let to = (from + ROW_DEPTH).min(columns);
-                    let bytes = |i: usize| row * part.row_bytes + i / block * part.dtype.block_bytes();
-                    let piece = &mut scratch[..to - from];
-                    decode(s, part.dtype, &part.bytes[bytes(from)..bytes(to)], piece);
-                    let sink = if from == 0 { sink } else { sink.further() };
-                    for (token, x) in x.chunks_exact(columns).enumerate() {
-                        // SAFETY: `piece` is as long as the piece of `x`; the sink has this column.
-                        unsafe {
-                            let value = dots::<S, F32, 1>(s, piece.as_ptr().cast(), 0, &x[from..to]);
-                            sink.put(token, column + row - weights.start, &value);
-                        }
+    fn decoded<S: Simd>(self, s: S) {
+        let Dots(Float { part, weights, x, columns, sink, column }, scratch) = self;
+        let block = (part.dtype.block_len(), part.dtype.block_bytes());
+        for row in weights.clone() {
+            for from in (0..columns).step_by(ROW_DEPTH) {
+                let to = (from + ROW_DEPTH).min(columns);
+                let piece = &mut scratch[..to - from];
+                decode(s, part.dtype, part.piece(block, row, from, to), piece);
+                let sink = if from == 0 { sink } else { sink.further() };
+                for (token, x) in x.chunks_exact(columns).enumerate() {
+                    // SAFETY: `piece` is as long as the piece of `x`; the sink has this column.
+                    unsafe {
+                        let value = dots::<S, F32, 1>(s, piece.as_ptr().cast(), 0, &x[from..to]);
+                        sink.put(token, column + row - weights.start, &value);
                     }
                 }
             }
-        });
+        }
     }
 }
 
@@ -184,68 +194,69 @@ impl Kernel for Panels<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let Float { part, weights, x, columns, sink, column } = self.0;
+        let Panels(Float { part, weights, x, columns, sink, column }, scratch) = self;
         let rows = 2 * S::LANES;
-        let block = part.dtype.block_len();
-        with_scratch((MOST_ROWS + 8) * DEPTH, |scratch| {
-            let (panel, decoded) = scratch.split_at_mut(MOST_ROWS * DEPTH);
-            for start in weights.clone().step_by(rows) {
-                let valid = rows.min(weights.end - start);
-                for from in (0..columns).step_by(DEPTH) {
-                    let depth = DEPTH.min(columns - from);
-                    let bytes = |i: usize| i / block * part.dtype.block_bytes();
-                    for eight in (0..rows).step_by(8) {
-                        for r in 0..8 {
-                            // Missing rows repeat the last: their results are not stored.
-                            let row = (start + eight + r).min(weights.end - 1) * part.row_bytes;
-                            let bytes = row + bytes(from)..row + bytes(from + depth);
-                            decode(s, part.dtype, &part.bytes[bytes], &mut decoded[r * DEPTH..][..depth]);
-                        }
-                        for k in (0..depth).step_by(8) {
-                            // SAFETY: within `decoded` (DEPTH divides by eight), and the panel has room for all rows.
-                            unsafe {
-                                let row = |r: usize| s.load_b(decoded.as_ptr().add(r * DEPTH + k).cast());
-                                let eight_rows = std::array::from_fn(row);
-                                s.interleave(eight_rows, panel.as_mut_ptr().add(k * rows + eight).cast(), 4 * rows);
+        let block = (part.dtype.block_len(), part.dtype.block_bytes());
+        let (panel, decoded) = scratch.split_at_mut(MOST_ROWS * DEPTH);
+        for start in weights.clone().step_by(rows) {
+            let valid = rows.min(weights.end - start);
+            for from in (0..columns).step_by(DEPTH) {
+                let depth = DEPTH.min(columns - from);
+                for eight in (0..rows).step_by(8) {
+                    for r in 0..8 {
+                        // Missing rows repeat the last: their results are not stored.
+                        let row = (start + eight + r).min(weights.end - 1);
+                        let piece = part.piece(block, row, from, from + depth);
+                        decode(s, part.dtype, piece, &mut decoded[r * DEPTH..][..depth]);
+                    }
+                    for k in (0..depth).step_by(8) {
+                        let mut eight_rows = [s.splat_b(0); 8];
+                        // SAFETY: within `decoded` (DEPTH divides by eight), and the panel has room for all rows.
+                        unsafe {
+                            for (r, row) in eight_rows.iter_mut().enumerate() {
+                                *row = s.load_b(decoded.as_ptr().add(r * DEPTH + k).cast());
                             }
+                            s.interleave(eight_rows, panel.as_mut_ptr().add(k * rows + eight).cast(), 4 * rows);
                         }
                     }
-                    let sink = if from == 0 { sink } else { sink.further() };
-                    let column = column + start - weights.start;
-                    let tokens = x.len() / columns;
-                    for_tiles::<S>(tokens, |token, many| {
-                        // SAFETY: the rows are the activations', and the sink has these columns.
-                        unsafe {
-                            let x = x.as_ptr().add(token * columns + from);
-                            let put = |t: usize, values: &[f32]| sink.put(token + t, column, &values[..valid]);
-                            tile_many(s, many, depth, x, columns, panel.as_ptr(), rows, put);
+                }
+                let sink = if from == 0 { sink } else { sink.further() };
+                let column = column + start - weights.start;
+                let tokens = x.len() / columns;
+                let mut values = Tile::new();
+                for token in (0..tokens).step_by(S::FLOAT_TILE) {
+                    let many = S::FLOAT_TILE.min(tokens - token);
+                    // SAFETY: the rows are the activations', and the sink has these columns.
+                    unsafe {
+                        let x = x.as_ptr().add(token * columns + from);
+                        tile(s, many, depth, x, columns, panel.as_ptr(), rows, &mut values);
+                        for t in 0..many {
+                            sink.put(token + t, column, &values.0[t][..valid]);
                         }
-                    });
+                    }
                 }
             }
-        });
+        }
     }
 }
 
-/// Calls `f(first, how many)` for tiles of rows that are as large as registers allow.
-#[inline(always)]
-pub(super) fn for_tiles<S: Simd>(rows: usize, mut f: impl FnMut(usize, usize)) {
-    let mut first = 0;
-    while first < rows {
-        let left = rows - first;
-        let many = if left >= S::FLOAT_TILE { S::FLOAT_TILE } else { left };
-        f(first, many);
-        first += many;
+/// Results of a tile: up to eight rows, of two vectors.
+pub(super) struct Tile(pub(super) [[f32; MOST_ROWS]; 8]);
+
+impl Tile {
+    #[inline(always)]
+    pub(super) fn new() -> Self {
+        Self([[0.0; MOST_ROWS]; 8])
     }
 }
 
-/// [`tile`] for a count of rows known at run time, up to eight.
+/// `many` rows of `x`, `[many, depth]`, times a panel `[depth, two vectors]`. At most `FLOAT_TILE` rows.
 ///
 /// # Safety
-/// As [`tile`].
+/// `x` and `panel` are valid for these rows, `x_stride` and `panel_stride` values apart.
 #[inline(always)]
 #[allow(clippy::too_many_arguments, reason = "one shape, many sizes")]
-pub(super) unsafe fn tile_many<S: Simd>(
+pub(super) unsafe fn tile<S: Simd>(
     s: S,
     many: usize,
     depth: usize,
@@ -253,39 +264,35 @@ pub(super) unsafe fn tile_many<S: Simd>(
     x_stride: usize,
     panel: *const f32,
     panel_stride: usize,
-    put: impl FnMut(usize, &[f32]),
+    out: &mut Tile,
 ) {
     // SAFETY: the caller's.
     unsafe {
         match many {
-            1 => tile::<S, 1>(s, depth, x, x_stride, panel, panel_stride, put),
-            2 => tile::<S, 2>(s, depth, x, x_stride, panel, panel_stride, put),
-            3 => tile::<S, 3>(s, depth, x, x_stride, panel, panel_stride, put),
-            4 => tile::<S, 4>(s, depth, x, x_stride, panel, panel_stride, put),
-            5 => tile::<S, 5>(s, depth, x, x_stride, panel, panel_stride, put),
-            6 => tile::<S, 6>(s, depth, x, x_stride, panel, panel_stride, put),
-            7 => tile::<S, 7>(s, depth, x, x_stride, panel, panel_stride, put),
-            _ => tile::<S, 8>(s, depth, x, x_stride, panel, panel_stride, put),
+            1 => tile_of::<S, 1>(s, depth, x, x_stride, panel, panel_stride, out),
+            2 => tile_of::<S, 2>(s, depth, x, x_stride, panel, panel_stride, out),
+            3 => tile_of::<S, 3>(s, depth, x, x_stride, panel, panel_stride, out),
+            4 => tile_of::<S, 4>(s, depth, x, x_stride, panel, panel_stride, out),
+            5 => tile_of::<S, 5>(s, depth, x, x_stride, panel, panel_stride, out),
+            6 => tile_of::<S, 6>(s, depth, x, x_stride, panel, panel_stride, out),
+            7 if S::FLOAT_TILE > 6 => tile_of::<S, 7>(s, depth, x, x_stride, panel, panel_stride, out),
+            8 if S::FLOAT_TILE > 6 => tile_of::<S, 8>(s, depth, x, x_stride, panel, panel_stride, out),
+            _ => unreachable!("at most FLOAT_TILE rows"),
         }
     }
 }
 
-/// `T` rows of `x`, `[T, depth]`, times a panel `[depth, two vectors]`; `put(t, two vectors)` takes the results.
-///
-/// # Safety
-/// `x` and `panel` are valid for these rows, `x_stride` and `panel_stride` values apart.
 #[inline(always)]
-unsafe fn tile<S: Simd, const T: usize>(
+unsafe fn tile_of<S: Simd, const T: usize>(
     s: S,
     depth: usize,
     x: *const f32,
     x_stride: usize,
     panel: *const f32,
     panel_stride: usize,
-    mut put: impl FnMut(usize, &[f32]),
+    out: &mut Tile,
 ) {
     let mut acc = [[s.splat(0.0); 2]; T];
-    let mut values = [0f32; MOST_ROWS];
     // SAFETY: the caller's.
     unsafe {
         for k in 0..depth {
@@ -297,9 +304,8 @@ unsafe fn tile<S: Simd, const T: usize>(
             }
         }
         for t in 0..T {
-            s.store(values.as_mut_ptr(), acc[t][0]);
-            s.store(values.as_mut_ptr().add(S::LANES), acc[t][1]);
-            put(t, &values[..2 * S::LANES]);
+            s.store(out.0[t].as_mut_ptr(), acc[t][0]);
+            s.store(out.0[t].as_mut_ptr().add(S::LANES), acc[t][1]);
         }
     }
 }

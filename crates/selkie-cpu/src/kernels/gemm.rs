@@ -100,16 +100,17 @@ impl<F: Format> Kernel for Pack<'_, F> {
         // Bytes of four columns of the panel: always two vectors.
         let stride = 2 * 4 * S::LANES;
         let steps = if F::HALVES { 2 * F::GROUPS } else { F::GROUPS };
-        let bytes = F::DTYPE.block_bytes();
+        let bytes = F::BYTES;
         let first = columns.start / (GROUP * F::GROUPS);
         // SAFETY: the rows are the part's and the columns within them; the panel has room for MOST_ROWS rows of DEPTH.
         unsafe {
             let base = part.bytes.as_ptr().add(first * bytes);
-            let row = |r: usize| base.add((rows.start + r).min(rows.end - 1) * part.row_bytes);
+            let row: [*const u8; MOST_ROWS] =
+                std::array::from_fn(|r| base.add((rows.start + r).min(rows.end - 1) * part.row_bytes));
             for b in 0..columns.len() / (GROUP * F::GROUPS) {
                 for r in 0..panel_rows {
                     let mut w = Scales::new();
-                    F::scales(s, row(r).add(b * bytes), &mut w);
+                    F::scales(s, row[r].add(b * bytes), &mut w);
                     for step in 0..steps {
                         let zero = if F::BITS == 8 && S::WIDE == Wide::Signed { 0.0 } else { F::ZERO as f32 };
                         let m = if F::OFFSETS { w.m[step] } else { -zero * w.d[step] };
@@ -123,17 +124,23 @@ impl<F: Format> Kernel for Pack<'_, F> {
                     for eight in (0..panel_rows).step_by(8) {
                         let mut q = [s.splat_b(0); 8];
                         for (r, q) in q.iter_mut().enumerate() {
-                            *q = F::quants(s, row(eight + r).add(b * bytes), g);
+                            *q = F::quants(s, row[eight + r].add(b * bytes), g);
                         }
                         let dst = dst.add(4 * eight);
+                        // Loops rather than `map`: a closure may be left out of line, without the target features.
                         if splits::<S>(F::BITS) {
-                            s.interleave(q.map(|q| s.shr(q, 4)), dst, stride);
-                            s.interleave(q.map(|q| s.and(q, s.splat_b(15))), dst.add(4 * S::LANES), stride);
+                            let mut low = q;
+                            for r in 0..8 {
+                                q[r] = s.shr(q[r], 4);
+                                low[r] = s.and(low[r], s.splat_b(15));
+                            }
+                            s.interleave(low, dst.add(4 * S::LANES), stride);
                         } else if F::BITS == 8 && S::WIDE == Wide::Signed {
-                            s.interleave(q.map(|q| s.xor(q, s.splat_b(0x80))), dst, stride);
-                        } else {
-                            s.interleave(q, dst, stride);
+                            for q in &mut q {
+                                *q = s.xor(*q, s.splat_b(0x80));
+                            }
                         }
+                        s.interleave(q, dst, stride);
                     }
                 }
             }
@@ -189,6 +196,9 @@ impl<const BITS: u32, const HALVES: bool> Class<'_, BITS, HALVES> {
         // Groups of four columns in a step, and how many of them a narrow sum takes.
         let fours = if HALVES { GROUP / 8 } else { GROUP / 4 };
         let macs = S::macs(if split { 4 } else { BITS }).min(fours);
+        // Hidden from the compiler, which would unroll the loop over them, order it by rows of activations, and spill
+        // the weights that all rows share.
+        let hidden = std::hint::black_box(macs);
         let scales_a_row = activations.columns() / GROUP;
         let mut acc = [[s.splat(0.0); 2]; T];
         // SAFETY: the rows and columns are the activations' (the driver checked), and the panel holds these columns.
@@ -208,7 +218,7 @@ impl<const BITS: u32, const HALVES: bool> Class<'_, BITS, HALVES> {
                 let mut sums = [[s.i_zero(); 2]; T];
                 for part in 0..fours / macs {
                     let mut narrow = [[s.n_zero(); 2]; T];
-                    for i in 0..macs {
+                    for i in 0..hidden {
                         let four = step * fours + part * macs + i;
                         let w = panel.q.add(four * stride);
                         let w = [s.load_p(w), s.load_p(w.add(4 * S::LANES))];

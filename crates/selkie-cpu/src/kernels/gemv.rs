@@ -77,7 +77,7 @@ impl<F: Format> Gemv<'_, F> {
             let half_sums = self.activations.half_sums.as_ptr().add(token * groups * 2);
             for b in 0..blocks {
                 let block: [*const u8; R] =
-                    std::array::from_fn(|r| weights.add(r * self.part.row_bytes + b * F::DTYPE.block_bytes()));
+                    std::array::from_fn(|r| weights.add(r * self.part.row_bytes + b * F::BYTES));
                 let mut w: [Scales; R] = std::array::from_fn(|_| Scales::new());
                 for r in 0..R {
                     F::scales(s, block[r], &mut w[r]);

@@ -4,7 +4,7 @@ use std::{marker::PhantomData, ops::Range};
 
 use super::{
     Shared, Sink,
-    float::{Dots, Float, Panels},
+    float::Float,
     formats::{has_integer_path, with_format},
     gemm, gemv,
     q8::Activations,
@@ -173,7 +173,7 @@ fn multiply(pool: &Pool, input: &Activations, part: &Part, rows: Range<usize>, s
         }
         _ => {
             let float = Float { part, weights: rows, x: input.x, columns: input.columns, sink, column };
-            if few { isa.run(Dots(float)) } else { isa.run(Panels(float)) }
+            if few { float.by_dots(isa) } else { float.by_panels(isa) }
         }
     }
 }

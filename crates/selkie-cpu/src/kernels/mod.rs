@@ -1,11 +1,13 @@
 //! The kernels: written once over instruction sets (see [`Simd`](crate::simd::Simd)) and block formats
 //! (see [`Format`](formats::Format)).
 
+pub(crate) mod attention;
 pub(crate) mod decode;
 mod float;
 pub(crate) mod formats;
 mod gemm;
 mod gemv;
+pub(crate) mod kv_cache;
 mod math;
 pub(crate) mod matmul;
 pub(crate) mod q8;

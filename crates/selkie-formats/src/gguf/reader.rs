@@ -22,9 +22,12 @@ const MIN_PAIR: u64 = 8 + 4 + 1;
 /// The fewest bytes that a tensor's description takes: the length of its name, axes, type, offset.
 const MIN_TENSOR: u64 = 8 + 4 + 4 + 8;
 
+/// What a string of a vocabulary takes, its length included, with room for the scores and types that follow.
+const TYPICAL_STRING: u64 = 24;
+
 /// Why parsing stopped.
 enum Stop {
-    /// The prefix must reach at least so far.
+    /// The prefix is too short; it should reach so far.
     More(u64),
     /// The file is malformed.
     Bad(Error),
@@ -194,22 +197,39 @@ impl Parser<'_> {
     }
 
     /// A counted array of strings, as a slice of the prefix.
+    ///
+    /// A vocabulary is the longest thing in a header, so the loop is a tight one.
     fn strings(&mut self, key: &str) -> Parsed<Strings> {
         let count = self.count(key, PREFIX as u64)?;
         let start = self.at;
-        // What the prefix can hold is no more than what was read already.
-        let likely = (count as usize).min((self.prefix.len() - start) / PREFIX);
-        let mut ends = Vec::with_capacity(likely);
+        self.peek(count * PREFIX as u64, key).map_err(|stop| match stop {
+            // Not even the lengths are there. Asking for what the strings are likely to need saves an attempt.
+            Stop::More(_) => Stop::More((start as u64 + count * TYPICAL_STRING).min(MAX_HEADER)),
+            bad => bad,
+        })?;
+        // The prefix holds that many lengths, so the memory is justified. MAX_HEADER is below what u32 holds.
+        let mut ends = Vec::with_capacity(count as usize);
+        let strings = self.prefix.clone();
+        let mut rest = strings.get(start..).unwrap_or_default();
         for index in 0..count {
-            let at = self.at;
-            let len = self.count(key, 1)?;
-            if std::str::from_utf8(self.take(len, key)?).is_err() {
+            let text = rest.split_first_chunk().and_then(|(len, after)| {
+                let (text, after) = after.split_at_checked(usize::try_from(u64::from_le_bytes(*len)).ok()?)?;
+                rest = after;
+                Some(text)
+            });
+            self.at = strings.len() - rest.len();
+            let Some(text) = text else {
+                // The string reaches past the prefix, if not past the file.
+                let len = self.count(key, 1)?;
+                return Err(Stop::More(self.at as u64 + len));
+            };
+            if std::str::from_utf8(text).is_err() {
+                let at = self.at - text.len() - PREFIX;
                 return Err(self.bad(at, format!("{key}: string {index} is not UTF-8")));
             }
-            // MAX_HEADER is below what u32 holds.
             ends.push((self.at - start) as u32);
         }
-        Ok(Strings::from_parts(self.prefix.slice(start..self.at), ends))
+        Ok(Strings::from_parts(strings.slice(start..self.at), ends))
     }
 
     fn string(&mut self, what: &str) -> Parsed<String> {
@@ -300,15 +320,20 @@ impl Parser<'_> {
 
     /// The next `len` bytes.
     fn take(&mut self, len: u64, what: &str) -> Parsed<&[u8]> {
+        let start = self.at;
+        self.at = self.peek(len, what)?;
+        Ok(self.prefix.get(start..self.at).unwrap_or_default())
+    }
+
+    /// Where the next `len` bytes end; they are in the prefix.
+    fn peek(&self, len: u64, what: &str) -> Parsed<usize> {
         let at = self.at as u64;
         let end = at.checked_add(len).filter(|end| *end <= self.len);
         let end = end.ok_or_else(|| self.bad(at, format!("{what}: the file ends at {}", self.len)))?;
         if end > MAX_HEADER {
             return Err(self.bad(at, format!("{what}: the header is longer than {MAX_HEADER} bytes")));
         }
-        let bytes = self.prefix.get(self.at..end as usize).ok_or(Stop::More(end))?;
-        self.at = end as usize;
-        Ok(bytes)
+        if end > self.prefix.len() as u64 { Err(Stop::More(end)) } else { Ok(end as usize) }
     }
 
     fn bad(&self, offset: impl TryInto<u64>, what: impl Into<String>) -> Stop {

@@ -98,7 +98,7 @@ impl<T: Real> Reference<T> {
             }
             Op::RmsNorm { x, weight, eps, out } => {
                 let weight = self.weights.get(*weight).to_f32()?;
-                (*out, ops::rms_norm(self.read(*x), &ops::widen(&weight), T::from_f32(*eps)))
+                (*out, ops::rms_norm(self.read(*x), &ops::widen(&weight), weight.len(), T::from_f32(*eps)))
             }
             Op::Linear { x, product } => (product.out, self.product(*x, product)?),
             Op::Rope { x, rope, head_dim, out } => (*out, self.rope(*x, *rope, *head_dim, batch, pasts)?),

@@ -31,6 +31,10 @@ pub trait Real:
     fn sqrt(self) -> Self;
     /// Hyperbolic tangent.
     fn tanh(self) -> Self;
+    /// Natural logarithm.
+    fn ln(self) -> Self;
+    /// `ln(1 + self)`, exact near 0.
+    fn ln_1p(self) -> Self;
 
     /// The nearest to an f32.
     fn from_f32(v: f32) -> Self {
@@ -60,6 +64,12 @@ macro_rules! real {
             }
             fn tanh(self) -> Self {
                 <$t>::tanh(self)
+            }
+            fn ln(self) -> Self {
+                <$t>::ln(self)
+            }
+            fn ln_1p(self) -> Self {
+                <$t>::ln_1p(self)
             }
         }
     };

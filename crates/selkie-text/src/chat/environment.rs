@@ -128,12 +128,12 @@ pub(super) fn without_generation_blocks(source: &str) -> String {
     while let Some(at) = rest.find("{%") {
         let (before, tag) = rest.split_at(at);
         out.push_str(before);
-        let Some(end) = tag.find("%}") else {
+        let Some(length) = tag[2..].find("%}") else {
             rest = tag;
             break;
         };
-        let (tag, after) = tag.split_at(end + 2);
-        let inside = &tag[2..end];
+        let inside = &tag[2..2 + length];
+        let (tag, after) = tag.split_at(2 + length + 2);
         let word = inside.trim_start_matches(['-', '+']).trim_end_matches(['-', '+']).trim();
         // The markers that trim white space stay where they are, and so does the line count.
         match word {
@@ -156,6 +156,8 @@ mod tests {
         let source = "a{%- generation -%}b{% endgeneration %}{% set x = 1 %}{% unclosed";
         assert_eq!(without_generation_blocks(source), "a{%- if true -%}b{% endif %}{% set x = 1 %}{% unclosed");
         assert_eq!(without_generation_blocks("{% generation"), "{% generation");
-        assert_eq!(without_generation_blocks("{%%}"), "{%%}");
+        for short in ["{%%}", "{%}", "{%}}", "{%-%}"] {
+            assert_eq!(without_generation_blocks(short), short);
+        }
     }
 }

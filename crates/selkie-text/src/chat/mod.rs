@@ -23,8 +23,11 @@ const BUILTIN: [(&str, &str); 4] = [
 ];
 
 /// What one rendering may cost: an instruction of a template costs about one, 64 bytes of text that it makes as well. Enough
-/// for thousands of messages, and spent in about a second by a template that loops.
-const FUEL: u64 = 20_000_000;
+/// for thousands of messages and for about 200 MB of text on the way; a template that loops spends it within a second.
+///
+/// The engine does not charge for joining lists with `+`, so a template that doubles a list over and over is not caught by
+/// this. Templates come with models; do not render one of a model that you would not run.
+const FUEL: u64 = 3_000_000;
 
 /// The longest prompt, in bytes.
 const LONGEST_PROMPT: usize = 64 << 20;

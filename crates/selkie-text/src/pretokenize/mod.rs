@@ -183,47 +183,4 @@ impl Step {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn pieces<'a>(name: &str, text: &'a str) -> Vec<&'a str> {
-        let pre = PreTokenizer::named(name).unwrap();
-        pre.split(text.as_bytes()).into_iter().map(|range| &text[range]).collect()
-    }
-
-    #[test]
-    fn gpt2() {
-        assert_eq!(pieces("gpt-2", "it's  a 12ab\n\n x "), ["it", "'s", " ", " a", " 12", "ab", "\n\n", " x", " "]);
-        assert_eq!(pieces("gpt-2", "a  \n"), ["a", "  \n"]);
-        assert_eq!(pieces("gpt-2", "IT'S ?!é"), ["IT", "'", "S", " ?!", "é"]);
-        assert_eq!(pieces("smollm", "a 123"), ["a", " ", "1", "2", "3"]);
-        assert!(pieces("gpt-2", "").is_empty());
-    }
-
-    #[test]
-    fn llama3_and_qwen2() {
-        assert_eq!(
-            pieces("llama-bpe", "IT'S (word)12345 ...\n\n  x\t\ty"),
-            ["IT", "'S", " (", "word", ")", "123", "45", " ...\n\n", " ", " x", "\t", "\ty"]
-        );
-        assert_eq!(pieces("qwen2", "a1234"), ["a", "1", "2", "3", "4"]);
-        assert_eq!(pieces("llama-bpe", "x  \n \n  y"), ["x", "  \n \n", " ", " y"]);
-        assert_eq!(pieces("llama-bpe", "e\u{301}a"), ["e", "\u{301}a"]);
-        assert_eq!(pieces("qwen35", "e\u{301}a"), ["e\u{301}a"]);
-    }
-
-    #[test]
-    fn o200k() {
-        assert_eq!(pieces("gpt-4o", "HelloWORLDfooBar's"), ["Hello", "WORLDfoo", "Bar's"]);
-        assert_eq!(pieces("gpt-4o", "ABC 你AB/\n/x"), ["ABC", " 你", "AB", "/\n/", "x"]);
-        assert_eq!(pieces("tekken", "don't 12"), ["don", "'t", " ", "1", "2"]);
-    }
-
-    #[test]
-    fn others() {
-        assert_eq!(pieces("default", "a+b 12345!"), ["a", "+", "b", " ", "123", "45", "!"]);
-        assert_eq!(pieces("deepseek-v3", "a1234日本x ->y"), ["a", "123", "4", "日本", "x", " ->", "y"]);
-        assert_eq!(pieces("deepseek-v3", "1\u{1}2"), ["1", "\u{1}", "2"]);
-        assert_eq!(pieces("bloom", "a b, c"), ["a", " b", ",", " c"]);
-    }
-}
+mod tests;

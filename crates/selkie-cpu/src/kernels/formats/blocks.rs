@@ -21,6 +21,7 @@ unsafe fn five_bits<S: Simd>(s: S, low: *const u8, high: *const u8) -> S::B {
 pub(crate) struct Q4_0;
 impl Format for Q4_0 {
     const DTYPE: DType = DType::Q4_0;
+    const BYTES: usize = 18;
     const GROUPS: usize = 1;
     const BITS: u32 = 4;
     const ZERO: u8 = 8;
@@ -41,6 +42,7 @@ impl Format for Q4_0 {
 pub(crate) struct Q4_1;
 impl Format for Q4_1 {
     const DTYPE: DType = DType::Q4_1;
+    const BYTES: usize = 20;
     const GROUPS: usize = 1;
     const BITS: u32 = 4;
     const ZERO: u8 = 0;
@@ -64,6 +66,7 @@ impl Format for Q4_1 {
 pub(crate) struct Q5_0;
 impl Format for Q5_0 {
     const DTYPE: DType = DType::Q5_0;
+    const BYTES: usize = 22;
     const GROUPS: usize = 1;
     const BITS: u32 = 5;
     const ZERO: u8 = 16;
@@ -84,6 +87,7 @@ impl Format for Q5_0 {
 pub(crate) struct Q5_1;
 impl Format for Q5_1 {
     const DTYPE: DType = DType::Q5_1;
+    const BYTES: usize = 24;
     const GROUPS: usize = 1;
     const BITS: u32 = 5;
     const ZERO: u8 = 0;
@@ -107,6 +111,7 @@ impl Format for Q5_1 {
 pub(crate) struct Q8_0;
 impl Format for Q8_0 {
     const DTYPE: DType = DType::Q8_0;
+    const BYTES: usize = 34;
     const GROUPS: usize = 1;
     const BITS: u32 = 8;
     const ZERO: u8 = 128;
@@ -127,6 +132,7 @@ impl Format for Q8_0 {
 pub(crate) struct Iq4Nl;
 impl Format for Iq4Nl {
     const DTYPE: DType = DType::IQ4_NL;
+    const BYTES: usize = 18;
     const GROUPS: usize = 1;
     const BITS: u32 = 8;
     const ZERO: u8 = 128;
@@ -147,6 +153,7 @@ impl Format for Iq4Nl {
 pub(crate) struct Mxfp4;
 impl Format for Mxfp4 {
     const DTYPE: DType = DType::MXFP4;
+    const BYTES: usize = 17;
     const GROUPS: usize = 1;
     const BITS: u32 = 5;
     const ZERO: u8 = 12;

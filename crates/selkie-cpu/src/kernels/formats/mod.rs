@@ -32,6 +32,8 @@ impl Scales {
 /// A block format with a fast integer path.
 pub(crate) trait Format {
     const DTYPE: DType;
+    /// Bytes of a block. A constant, since [`DType::block_bytes`] looks into a table.
+    const BYTES: usize;
     /// Groups in a block.
     const GROUPS: usize;
     /// Bits of `q`.
@@ -86,7 +88,7 @@ pub(crate) use with_format;
 
 /// Whether weights of this type are multiplied as integers with activations in Q8.
 pub(crate) fn has_integer_path(dtype: DType) -> bool {
-    with_format!(dtype, F => { debug_assert_eq!(F::DTYPE, dtype); true }, else false)
+    with_format!(dtype, F => F::DTYPE == dtype, else false)
 }
 
 /// Reads a little-endian u16.
@@ -120,3 +122,20 @@ const IQ4_GRID: [u8; 16] = {
     }
     out
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn constants_are_those_of_the_types() {
+        let mut formats = 0;
+        for dtype in DType::all() {
+            with_format!(dtype, F => {
+                assert_eq!((F::DTYPE, F::BYTES, F::GROUPS * GROUP), (dtype, dtype.block_bytes(), dtype.block_len()));
+                formats += 1;
+            }, else ());
+        }
+        assert_eq!(formats, 13);
+    }
+}

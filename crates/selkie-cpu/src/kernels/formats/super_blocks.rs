@@ -41,6 +41,7 @@ unsafe fn k_scales<S: Simd>(s: S, block: *const u8, out: &mut Scales) {
 pub(crate) struct Q2K;
 impl Format for Q2K {
     const DTYPE: DType = DType::Q2_K;
+    const BYTES: usize = 84;
     const GROUPS: usize = 8;
     const BITS: u32 = 2;
     const ZERO: u8 = 0;
@@ -69,6 +70,7 @@ impl Format for Q2K {
 pub(crate) struct Q3K;
 impl Format for Q3K {
     const DTYPE: DType = DType::Q3_K;
+    const BYTES: usize = 110;
     const GROUPS: usize = 8;
     const BITS: u32 = 3;
     const ZERO: u8 = 4;
@@ -105,6 +107,7 @@ impl Format for Q3K {
 pub(crate) struct Q4K;
 impl Format for Q4K {
     const DTYPE: DType = DType::Q4_K;
+    const BYTES: usize = 144;
     const GROUPS: usize = 8;
     const BITS: u32 = 4;
     const ZERO: u8 = 0;
@@ -126,6 +129,7 @@ impl Format for Q4K {
 pub(crate) struct Q5K;
 impl Format for Q5K {
     const DTYPE: DType = DType::Q5_K;
+    const BYTES: usize = 176;
     const GROUPS: usize = 8;
     const BITS: u32 = 5;
     const ZERO: u8 = 0;
@@ -149,6 +153,7 @@ impl Format for Q5K {
 pub(crate) struct Q6K;
 impl Format for Q6K {
     const DTYPE: DType = DType::Q6_K;
+    const BYTES: usize = 210;
     const GROUPS: usize = 8;
     const BITS: u32 = 6;
     const ZERO: u8 = 32;
@@ -179,6 +184,7 @@ impl Format for Q6K {
 pub(crate) struct Iq4Xs;
 impl Format for Iq4Xs {
     const DTYPE: DType = DType::IQ4_XS;
+    const BYTES: usize = 136;
     const GROUPS: usize = 8;
     const BITS: u32 = 8;
     const ZERO: u8 = 128;

@@ -1,18 +1,30 @@
-//! Every op by its definition, in plain loops. Rows lie one after another: `[rows, width]`.
+//! Every op by its definition, in plain loops, and its gradient beside it. Rows lie one after another: `[rows, width]`.
+//!
+//! `op_backward` takes what `op` took, as far as it matters, and the gradient `dy` of a loss by the op's result; it gives
+//! the gradients by the op's inputs, each in its input's shape.
 
+mod activation;
 mod attention;
 mod elementwise;
 mod linear;
+mod loss;
 mod mixture;
 mod norm;
 mod rope;
 
-pub use attention::{AttentionShape, attention};
-pub use elementwise::{activate, add, glu, scale, soft_cap};
-pub use linear::{embed, linear, take_rows};
-pub use mixture::{Choice, mixture, route};
-pub use norm::rms_norm;
-pub use rope::rope;
+pub use activation::{
+    activate, activate_derivative, clamped_swiglu, clamped_swiglu_backward, glu, glu_backward, relu_squared,
+    relu_squared_derivative, sigmoid, sigmoid_derivative, softplus, softplus_derivative,
+};
+pub use attention::{AttentionGradients, AttentionShape, attention, attention_backward, attention_with_sinks};
+pub use elementwise::{add, add_backward, scale, scale_backward, soft_cap, soft_cap_backward};
+pub use linear::{
+    embed, embed_backward, linear, linear_backward, linear_backward_weight, take_rows, take_rows_backward,
+};
+pub use loss::{LossTerms, cross_entropy, cross_entropy_backward};
+pub use mixture::{Choice, ExpertGradients, MixtureGradients, mixture, mixture_backward, route, route_backward};
+pub use norm::{layer_norm, layer_norm_backward, rms_norm, rms_norm_backward};
+pub use rope::{rope, rope_backward};
 
 use super::Real;
 

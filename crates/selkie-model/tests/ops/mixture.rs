@@ -1,0 +1,102 @@
+//! A mixture's gradients against finite differences, for weights that learn and over stored blocks.
+
+use selkie_formats::DType;
+use selkie_model::{
+    LoadedWeights, WeightId,
+    reference::ops::*,
+    spec::{Activation, Mixture, Routing},
+};
+
+use crate::support::{Seeded, check_gradient, check_gradient_with, dot, stored};
+
+const MIXTURE: Mixture = Mixture {
+    router: WeightId(0),
+    gate: WeightId(1),
+    up: WeightId(2),
+    down: WeightId(3),
+    activation: Activation::Silu,
+    n_experts: 4,
+    n_used: 2,
+    d_ff: 32,
+    routing: Routing::SoftmaxRenormalised,
+};
+const D_MODEL: usize = 32;
+const ROWS: usize = 2;
+
+/// Router, gate, up and down, each row after row.
+fn values(seeded: &mut Seeded) -> [Vec<f64>; 4] {
+    let stack = MIXTURE.n_experts * MIXTURE.d_ff * D_MODEL;
+    [MIXTURE.n_experts * D_MODEL, stack, stack, stack].map(|n| seeded.values(n))
+}
+
+fn weights(values: &[Vec<f64>; 4], dtype: DType) -> LoadedWeights {
+    let Mixture { n_experts, d_ff, .. } = MIXTURE;
+    let shapes = [
+        vec![n_experts, D_MODEL],
+        vec![n_experts, d_ff, D_MODEL],
+        vec![n_experts, d_ff, D_MODEL],
+        vec![n_experts, D_MODEL, d_ff],
+    ];
+    let store = |(values, shape): (&Vec<f64>, Vec<usize>)| {
+        let values: Vec<f32> = values.iter().map(|&v| v as f32).collect();
+        stored(if shape.len() == 2 { DType::F32 } else { dtype }, &shape, &values)
+    };
+    values.iter().zip(shapes).map(store).collect()
+}
+
+#[test]
+fn of_its_input() {
+    let mut seeded = Seeded(20);
+    let values = values(&mut seeded);
+    let (x, dy) = (seeded.values(ROWS * D_MODEL), seeded.values(ROWS * D_MODEL));
+    for dtype in [DType::F32, DType::Q8_0, DType::Q4_0] {
+        let weights = weights(&values, dtype);
+        let d = mixture_backward(&x, &MIXTURE, &weights, &dy).expect("gradients");
+        check_gradient_with(&format!("x over {dtype}"), &x, &d.x, 2f64.powi(-9), 1e-7, |x| {
+            dot(&mixture(x, &MIXTURE, &weights).expect("y"), &dy)
+        });
+    }
+}
+
+#[test]
+fn of_its_weights() {
+    let mut seeded = Seeded(21);
+    let all = values(&mut seeded);
+    let (x, dy) = (seeded.values(ROWS * D_MODEL), seeded.values(ROWS * D_MODEL));
+    let loss = |at: usize, expert: Option<usize>, moved: &[f64]| {
+        let mut all = all.clone();
+        let start = expert.map_or(0, |e| e * moved.len());
+        all[at][start..start + moved.len()].copy_from_slice(moved);
+        dot(&mixture(&x, &MIXTURE, &weights(&all, DType::F32)).expect("y"), &dy)
+    };
+    let d = mixture_backward(&x, &MIXTURE, &weights(&all, DType::F32), &dy).expect("gradients");
+    // Steps of f32 values must be exact in f32.
+    let step = 2f64.powi(-9);
+    check_gradient_with("router", &all[0], &d.router, step, 1e-7, |w| loss(0, None, w));
+    let used: Vec<usize> = d.experts.keys().copied().collect();
+    assert!(used.len() >= 2 && used.len() <= ROWS * MIXTURE.n_used);
+    let (&expert, gradients) = d.experts.iter().next().expect("an expert");
+    for (at, gradient) in [(1, &gradients.gate), (2, &gradients.up), (3, &gradients.down)] {
+        let own = &all[at][expert * gradient.len()..][..gradient.len()];
+        check_gradient_with(&format!("weight {at}"), own, gradient, step, 1e-7, |w| loss(at, Some(expert), w));
+    }
+    // An expert that no row uses has no gradient, and rightly so.
+    for expert in (0..MIXTURE.n_experts).filter(|e| !used.contains(e)) {
+        let moved = vec![0.5; MIXTURE.d_ff * D_MODEL];
+        let own = &all[1][expert * moved.len()..][..moved.len()];
+        assert_eq!(loss(1, Some(expert), &moved), loss(1, Some(expert), own));
+    }
+}
+
+#[test]
+fn of_the_choice() {
+    let mut seeded = Seeded(22);
+    let (scores, dweights) = (seeded.values(6), seeded.values(3));
+    let routing = Routing::SoftmaxRenormalised;
+    let choices = route(&scores, 3, routing);
+    let d = route_backward(&choices, &dweights, 6, routing);
+    check_gradient("scores", &scores, &d, |scores| {
+        route(scores, 3, routing).iter().zip(&dweights).map(|(c, d)| c.weight * d).sum()
+    });
+    assert_eq!(d.iter().filter(|&&d| d != 0.0).count(), 3, "only what was chosen has a gradient");
+}

