@@ -61,6 +61,8 @@ impl Conversation {
     /// Talks until the person leaves. What goes wrong is said, and the conversation goes on.
     pub fn hold(&mut self) -> Result<()> {
         let mut input = Input::new(FetchOptions::from_env().selkie_home)?;
+        // After the line editor is made, which takes Ctrl-C for itself, though it reads it as a key.
+        terminal::catch_interrupts();
         let (backend, device) = (self.model.backend(), self.model.device());
         dim(&format!("{} on {backend} ({device}); /help tells what can be typed", self.name));
         while let Some(typed) = input.read()? {

@@ -13,7 +13,7 @@ use std::{
 use anyhow::Result;
 use rustyline::{
     Behavior, Cmd, ConditionalEventHandler, Config, Editor, Event, EventContext, EventHandler, KeyCode, KeyEvent,
-    Modifiers, Movement, RepeatCount, error::ReadlineError, history::FileHistory,
+    Modifiers, RepeatCount, error::ReadlineError, history::FileHistory,
 };
 
 use crate::terminal;
@@ -41,7 +41,6 @@ impl Input {
         let was_empty = Arc::new(AtomicBool::new(true));
         let ctrl_c = LookBeforeInterrupt { was_empty: was_empty.clone() };
         editor.bind_sequence(KeyEvent::ctrl('c'), EventHandler::Conditional(Box::new(ctrl_c)));
-        editor.bind_sequence(KeyEvent(KeyCode::Enter, Modifiers::NONE), EventHandler::Conditional(Box::new(Continue)));
         editor.bind_sequence(KeyEvent(KeyCode::Enter, Modifiers::ALT), Cmd::Newline);
         let history = home.filter(|home| fs::create_dir_all(home).is_ok()).map(|home| home.join("history"));
         if let Some(path) = history.as_ref().filter(|path| path.is_file())
@@ -57,21 +56,33 @@ impl Input {
     /// # Errors
     /// Where the terminal fails.
     pub fn read(&mut self) -> Result<Option<String>> {
+        let mut text = String::new();
         let mut interrupted = false;
         loop {
-            match self.editor.readline("> ") {
-                Ok(text) if text.trim().is_empty() => interrupted = false,
-                Ok(text) => {
-                    self.remember(&text);
-                    return Ok(Some(text));
+            match self.editor.readline(if text.is_empty() { "> " } else { ". " }) {
+                Ok(line) => {
+                    interrupted = false;
+                    // Only at the very end: backslashes inside a pasted text are its own.
+                    if let Some(line) = line.strip_suffix('\\') {
+                        text.push_str(line);
+                        text.push('\n');
+                        continue;
+                    }
+                    text.push_str(&line);
+                    if !text.trim().is_empty() {
+                        self.remember(&text);
+                        return Ok(Some(text));
+                    }
+                    text.clear();
                 }
                 Err(ReadlineError::Interrupted) => {
-                    let was_empty = self.was_empty.load(Ordering::Relaxed);
-                    if interrupted && was_empty {
+                    let nothing_typed = text.is_empty() && self.was_empty.load(Ordering::Relaxed);
+                    if interrupted && nothing_typed {
                         return Ok(None);
                     }
                     interrupted = true;
-                    if was_empty {
+                    text.clear();
+                    if nothing_typed {
                         terminal::dim("Ctrl-C again, or Ctrl-D, leaves");
                     }
                 }
@@ -104,15 +115,5 @@ impl ConditionalEventHandler for LookBeforeInterrupt {
     fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext<'_>) -> Option<Cmd> {
         self.was_empty.store(context.line().is_empty(), Ordering::Relaxed);
         Some(Cmd::Interrupt)
-    }
-}
-
-/// Enter after a backslash at the very end puts a line break in its place. Backslashes inside a pasted text stay.
-struct Continue;
-
-impl ConditionalEventHandler for Continue {
-    fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext<'_>) -> Option<Cmd> {
-        let goes_on = context.pos() == context.line().len() && context.line().ends_with('\\');
-        goes_on.then(|| Cmd::Replace(Movement::BackwardChar(1), Some("\n".to_owned())))
     }
 }

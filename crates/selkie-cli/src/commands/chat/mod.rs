@@ -60,10 +60,12 @@ pub fn run(args: Args) -> Result<()> {
     let capacity = args.context.map_or_else(|| model.spec().context.unwrap_or(CONTEXT).min(CONTEXT), |n| n as usize);
     let mut chat = Chat::new(&model, capacity)?;
     chat.messages.extend(args.system.map(|text| Message::new("system", text)));
-    terminal::catch_interrupts();
     let mut conversation = Conversation { chat, model, options, name: args.model };
     match prompt {
-        Some(prompt) => conversation.say(&prompt),
+        Some(prompt) => {
+            terminal::catch_interrupts();
+            conversation.say(&prompt)
+        }
         None => conversation.hold(),
     }
 }
