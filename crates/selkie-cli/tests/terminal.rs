@@ -187,14 +187,8 @@ fn several_lines_are_one_text() {
     let folder = Folder::new();
     let file = folder.path("talk.json");
     let mut person = Person::sit_down(&folder, SHORT);
-    person.types("first\\");
-    person.sees(". ");
-    person.types("second");
-    person.sees_an_answer();
-    person.types(&format!("/save {file}"));
-    person.sees("the conversation is in ");
-    assert_eq!(saved(&file)[0].1, "first\nsecond");
     for (keys, said) in [
+        ("first\\\rsecond\r", "first\nsecond"),
         ("third\x1b\rfourth\r", "third\nfourth"),
         ("\x1b[200~a \\\rb\r/reset\x1b[201~\r", "a \\\nb\n/reset"),
         (" /reset\r", "/reset"),
