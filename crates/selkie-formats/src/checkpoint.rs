@@ -1,6 +1,9 @@
 //! A model's tensors, whatever files they are in.
 
-use std::{collections::BTreeMap, collections::HashMap, rc::Rc};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    rc::Rc,
+};
 
 use crate::{
     ByteSource, Error, Result, Tensor, TensorInfo,
@@ -87,6 +90,11 @@ impl Checkpoint {
             notes.extend(file.metadata);
         }
         let mut checkpoint = Self::from_parts(sources, tensors)?;
+        if let Some(tensor) = twice(&checkpoint, &unknown) {
+            let file = checkpoint.name().to_owned();
+            let what = "a second tensor of that name".to_owned();
+            return Err(Error::Tensor { file, tensor: tensor.to_owned(), what });
+        }
         checkpoint.unknown = unknown;
         checkpoint.notes = notes;
         if let Some(index) = index {
@@ -189,6 +197,13 @@ impl Checkpoint {
             None => Ok(()),
         }
     }
+}
+
+/// A name in `unknown` that another tensor has too.
+fn twice<'a>(checkpoint: &Checkpoint, unknown: &'a [UnknownTensor]) -> Option<&'a str> {
+    let mut names = HashSet::new();
+    let mut known = unknown.iter().map(|tensor| tensor.name.as_str());
+    known.find(|name| !names.insert(*name) || checkpoint.get(name).is_some())
 }
 
 /// Checks that a GGUF file is part `number` (from 0) of `count`.

@@ -155,7 +155,7 @@ impl DType {
     /// Bytes of a row of `len` values; `None` where they do not fill whole blocks or the product overflows.
     pub fn row_bytes(self, len: usize) -> Option<usize> {
         let &(_, _, _, block_len, block_bytes) = self.row();
-        if len % block_len != 0 { None } else { (len / block_len).checked_mul(block_bytes) }
+        if len.is_multiple_of(block_len) { (len / block_len).checked_mul(block_bytes) } else { None }
     }
 
     /// Bytes of a tensor of that shape (slowest axis first, rows along the last axis); `None` where rows do not fill

@@ -188,11 +188,17 @@ impl Array {
 ///
 /// The `get_…` methods answer `None` where the key is missing *or* holds another type; the `need_…` methods tell those
 /// apart in their error, which names file and key.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Metadata {
     file: String,
     entries: Vec<(String, Value)>,
     index: HashMap<String, usize>,
+}
+
+impl std::fmt::Debug for Metadata {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
 }
 
 impl PartialEq for Metadata {

@@ -23,11 +23,19 @@ pub const ALIGNMENT_KEY: &str = "general.alignment";
 /// The metadata keys of a split file: which part this is, how many there are, how many tensors all parts have together.
 pub const SPLIT_KEYS: [&str; 3] = ["split.no", "split.count", "split.tensors.count"];
 
+/// The largest alignment that is believed: a reader must be able to pad to it.
+const MAX_ALIGNMENT: u64 = 1 << 20;
+
 /// The most axes a tensor has.
 const MAX_AXES: u32 = 4;
 
 /// How deep arrays may lie in arrays.
 const MAX_DEPTH: usize = 8;
+
+/// The alignment that a metadata value asks for, where it is one.
+fn alignment(value: &Value) -> Option<u64> {
+    value.as_u64().filter(|alignment| alignment.is_power_of_two() && *alignment <= MAX_ALIGNMENT)
+}
 
 /// Value types by their number in the file.
 mod value_type {

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use bytes::Bytes;
 
 use super::{
-    ALIGNMENT_KEY, Array, DEFAULT_ALIGNMENT, GgufFile, MAGIC, MAX_AXES, MAX_DEPTH, Metadata, Strings, Value,
-    strings::PREFIX, value_type,
+    ALIGNMENT_KEY, Array, DEFAULT_ALIGNMENT, GgufFile, MAGIC, MAX_ALIGNMENT, MAX_AXES, MAX_DEPTH, Metadata, Strings,
+    Value, strings::PREFIX, value_type,
 };
 use crate::{ByteSource, DType, Error, Result, TensorInfo, layout};
 
@@ -22,9 +22,12 @@ const MIN_PAIR: u64 = 8 + 4 + 1;
 /// The fewest bytes that a tensor's description takes: the length of its name, axes, type, offset.
 const MIN_TENSOR: u64 = 8 + 4 + 4 + 8;
 
+/// What a string of a vocabulary takes, its length included, with room for the scores and types that follow.
+const TYPICAL_STRING: u64 = 24;
+
 /// Why parsing stopped.
 enum Stop {
-    /// The prefix must reach at least so far.
+    /// The prefix is too short; it should reach so far.
     More(u64),
     /// The file is malformed.
     Bad(Error),
@@ -116,7 +119,7 @@ impl Parser<'_> {
         let at = self.at;
         let key = self.string("a metadata key")?;
         let kind = u32::from_le_bytes(self.number("a value's type")?);
-        let value = self.value(kind, &key)?;
+        let value = self.value(kind, &format!("`{key}`"))?;
         if metadata.contains(&key) {
             return Err(self.bad(at, format!("a second metadata key `{key}`")));
         }
@@ -124,6 +127,7 @@ impl Parser<'_> {
         Ok(())
     }
 
+    /// A value; `key` is its key as errors say it.
     fn value(&mut self, kind: u32, key: &str) -> Parsed<Value> {
         use value_type::*;
         Ok(match kind {
@@ -144,14 +148,14 @@ impl Parser<'_> {
             }
             STRING => Value::String(self.string(key)?),
             ARRAY => Value::Array(self.array(key, 1)?),
-            _ => return Err(self.bad(self.at - 4, format!("`{key}`: unknown value type {kind}"))),
+            _ => return Err(self.bad(self.at - 4, format!("{key}: unknown value type {kind}"))),
         })
     }
 
     fn array(&mut self, key: &str, depth: usize) -> Parsed<Array> {
         use value_type::*;
         if depth > MAX_DEPTH {
-            return Err(self.bad(self.at, format!("`{key}`: arrays nested more than {MAX_DEPTH} deep")));
+            return Err(self.bad(self.at, format!("{key}: arrays nested more than {MAX_DEPTH} deep")));
         }
         let kind_at = self.at;
         let kind = u32::from_le_bytes(self.number(key)?);
@@ -181,7 +185,7 @@ impl Parser<'_> {
                 }
                 Array::Array(arrays)
             }
-            _ => return Err(self.bad(kind_at, format!("`{key}`: unknown type {kind} of array elements"))),
+            _ => return Err(self.bad(kind_at, format!("{key}: unknown type {kind} of array elements"))),
         })
     }
 
@@ -193,22 +197,39 @@ impl Parser<'_> {
     }
 
     /// A counted array of strings, as a slice of the prefix.
+    ///
+    /// A vocabulary is the longest thing in a header, so the loop is a tight one.
     fn strings(&mut self, key: &str) -> Parsed<Strings> {
         let count = self.count(key, PREFIX as u64)?;
         let start = self.at;
-        // What the prefix can hold is no more than what was read already.
-        let likely = (count as usize).min((self.prefix.len() - start) / PREFIX);
-        let mut ends = Vec::with_capacity(likely);
+        self.peek(count * PREFIX as u64, key).map_err(|stop| match stop {
+            // Not even the lengths are there. Asking for what the strings are likely to need saves an attempt.
+            Stop::More(_) => Stop::More((start as u64 + count * TYPICAL_STRING).min(MAX_HEADER)),
+            bad => bad,
+        })?;
+        // The prefix holds that many lengths, so the memory is justified. MAX_HEADER is below what u32 holds.
+        let mut ends = Vec::with_capacity(count as usize);
+        let strings = self.prefix.clone();
+        let mut rest = strings.get(start..).unwrap_or_default();
         for index in 0..count {
-            let at = self.at;
-            let len = self.count(key, 1)?;
-            if std::str::from_utf8(self.take(len, key)?).is_err() {
-                return Err(self.bad(at, format!("`{key}`: string {index} is not UTF-8")));
+            let text = rest.split_first_chunk().and_then(|(len, after)| {
+                let (text, after) = after.split_at_checked(usize::try_from(u64::from_le_bytes(*len)).ok()?)?;
+                rest = after;
+                Some(text)
+            });
+            self.at = strings.len() - rest.len();
+            let Some(text) = text else {
+                // The string reaches past the prefix, if not past the file.
+                let len = self.count(key, 1)?;
+                return Err(Stop::More(self.at as u64 + len));
+            };
+            if std::str::from_utf8(text).is_err() {
+                let at = self.at - text.len() - PREFIX;
+                return Err(self.bad(at, format!("{key}: string {index} is not UTF-8")));
             }
-            // MAX_HEADER is below what u32 holds.
             ends.push((self.at - start) as u32);
         }
-        Ok(Strings::from_parts(self.prefix.slice(start..self.at), ends))
+        Ok(Strings::from_parts(strings.slice(start..self.at), ends))
     }
 
     fn string(&mut self, what: &str) -> Parsed<String> {
@@ -221,15 +242,14 @@ impl Parser<'_> {
     fn boolean(&self, byte: u8, at: usize, key: &str) -> Parsed<bool> {
         match byte {
             0 | 1 => Ok(byte == 1),
-            _ => Err(self.bad(at as u64, format!("`{key}`: a boolean is 0 or 1, not {byte}"))),
+            _ => Err(self.bad(at as u64, format!("{key}: a boolean is 0 or 1, not {byte}"))),
         }
     }
 
     fn alignment(&self, metadata: &Metadata) -> Parsed<u64> {
         let Some(value) = metadata.get(ALIGNMENT_KEY) else { return Ok(DEFAULT_ALIGNMENT) };
-        let alignment = value.as_u64().filter(|alignment| alignment.is_power_of_two() && *alignment <= MAX_HEADER);
-        alignment.ok_or_else(|| {
-            let what = format!("a power of two up to {MAX_HEADER} wanted, but the value is {value:?}");
+        super::alignment(value).ok_or_else(|| {
+            let what = format!("a power of two up to {MAX_ALIGNMENT} wanted, but the value is {value:?}");
             Stop::Bad(Error::Key { file: self.file.to_owned(), key: ALIGNMENT_KEY.to_owned(), what })
         })
     }
@@ -300,15 +320,20 @@ impl Parser<'_> {
 
     /// The next `len` bytes.
     fn take(&mut self, len: u64, what: &str) -> Parsed<&[u8]> {
+        let start = self.at;
+        self.at = self.peek(len, what)?;
+        Ok(self.prefix.get(start..self.at).unwrap_or_default())
+    }
+
+    /// Where the next `len` bytes end; they are in the prefix.
+    fn peek(&self, len: u64, what: &str) -> Parsed<usize> {
         let at = self.at as u64;
         let end = at.checked_add(len).filter(|end| *end <= self.len);
         let end = end.ok_or_else(|| self.bad(at, format!("{what}: the file ends at {}", self.len)))?;
         if end > MAX_HEADER {
             return Err(self.bad(at, format!("{what}: the header is longer than {MAX_HEADER} bytes")));
         }
-        let bytes = self.prefix.get(self.at..end as usize).ok_or(Stop::More(end))?;
-        self.at = end as usize;
-        Ok(bytes)
+        if end > self.prefix.len() as u64 { Err(Stop::More(end)) } else { Ok(end as usize) }
     }
 
     fn bad(&self, offset: impl TryInto<u64>, what: impl Into<String>) -> Stop {

@@ -2,7 +2,9 @@
 
 use std::io::Write;
 
-use super::{ALIGNMENT_KEY, Array, DEFAULT_ALIGNMENT, MAGIC, MAX_AXES, MAX_DEPTH, Metadata, Value, value_type};
+use super::{
+    ALIGNMENT_KEY, Array, DEFAULT_ALIGNMENT, MAGIC, MAX_ALIGNMENT, MAX_AXES, MAX_DEPTH, Metadata, Value, value_type,
+};
 use crate::{Error, Result, TensorSpec, data::DataWriter};
 
 /// How a GGUF file is written.
@@ -45,10 +47,11 @@ impl<W: Write> GgufWriter<W> {
         if !matches!(options.version, 2 | 3) {
             return Err(Error::Write { what: format!("GGUF version {} cannot be written", options.version) });
         }
-        let alignment = metadata.get(ALIGNMENT_KEY).map_or(Some(DEFAULT_ALIGNMENT), Value::as_u64);
-        let alignment = alignment.filter(|alignment| alignment.is_power_of_two());
-        let alignment =
-            alignment.ok_or_else(|| Error::Write { what: format!("{ALIGNMENT_KEY} is no power of two") })?;
+        let alignment = metadata.get(ALIGNMENT_KEY).map_or(Some(DEFAULT_ALIGNMENT), super::alignment);
+        let alignment = alignment.ok_or_else(|| {
+            let what = format!("`{ALIGNMENT_KEY}`: a power of two up to {MAX_ALIGNMENT} wanted");
+            Error::Write { what }
+        })?;
 
         let mut header = Vec::new();
         header.extend(MAGIC);

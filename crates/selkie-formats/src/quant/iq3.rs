@@ -37,7 +37,8 @@ pub fn iq3_s(block: &[u8; 110], out: &mut [f32; 256]) {
 
 /// Writes two rows of four magnitudes, signed and scaled.
 fn signed_rows(rows: [&[i8; 4]; 2], signs: u8, scale: f32, out: &mut [f32; 8]) {
-    for ((at, out), &magnitude) in out.iter_mut().enumerate().zip(rows.into_iter().flatten()) {
-        *out = scale * signed(magnitude, signs, at);
+    let [[a, b, c, d], [e, f, g, h]] = rows;
+    for ((at, out), &magnitude) in out.iter_mut().enumerate().zip(&[a, b, c, d, e, f, g, h]) {
+        *out = scale * signed(*magnitude, signs, at);
     }
 }

@@ -6,6 +6,7 @@
 use crate::DType;
 
 mod bits;
+mod encode;
 mod fp4;
 pub mod grids;
 mod iq1;
@@ -13,10 +14,13 @@ mod iq2;
 mod iq3;
 mod iq4;
 mod k;
+mod k_encode;
 mod plain;
+mod search;
 mod simple;
 mod ternary;
 
+pub use encode::{can_encode, encode};
 pub use plain::f16_to_f32;
 
 /// Why values could not be decoded or encoded.

@@ -1,5 +1,7 @@
 //! Plain numbers: one value a "block".
 
+use super::encode::{Overflow, half};
+
 /// `F32`.
 pub fn f32(stored: &[u8; 4], [out]: &mut [f32; 1]) {
     *out = f32::from_le_bytes(*stored);
@@ -18,6 +20,25 @@ pub fn bf16(stored: &[u8; 2], [out]: &mut [f32; 1]) {
 /// `F64`, rounded.
 pub fn f64(stored: &[u8; 8], [out]: &mut [f32; 1]) {
     *out = f64::from_le_bytes(*stored) as f32;
+}
+
+/// Encodes `F32`.
+pub fn put_f32([value]: &[f32; 1], out: &mut [u8; 4]) -> Result<(), Overflow> {
+    *out = value.to_le_bytes();
+    Ok(())
+}
+
+/// Encodes `F16`, to the nearest, ties to even.
+pub fn put_f16([value]: &[f32; 1], out: &mut [u8; 2]) -> Result<(), Overflow> {
+    (*out, _) = half(*value)?;
+    Ok(())
+}
+
+/// Encodes `BF16`, to the nearest, ties to even.
+pub fn put_bf16([value]: &[f32; 1], out: &mut [u8; 2]) -> Result<(), Overflow> {
+    let rounded = half::bf16::from_f32(*value);
+    *out = rounded.to_le_bytes();
+    if rounded.is_finite() { Ok(()) } else { Err(Overflow) }
 }
 
 /// The number whose half-precision bits are `bits`, exactly; without branches, so that loops over it vectorise.

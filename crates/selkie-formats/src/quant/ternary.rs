@@ -20,7 +20,7 @@ fn digits<const LEN: usize>(bytes: &[u8; LEN], d: f32, out: &mut [f32]) {
     let mut rest = *bytes;
     for out in out.as_chunks_mut::<LEN>().0 {
         for (out, rest) in out.iter_mut().zip(&mut rest) {
-            let digit = u16::from(*rest) * 3 >> 8;
+            let digit = (u16::from(*rest) * 3) >> 8;
             *rest = rest.wrapping_mul(3);
             *out = d * (i32::from(digit) - 1) as f32;
         }

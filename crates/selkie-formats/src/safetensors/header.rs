@@ -57,9 +57,10 @@ pub fn parse(file: &str, bytes: &[u8], data: Range<u64>) -> Result<SafetensorsFi
 
 /// Checks that the tensors, which do not overlap, cover all of `data`.
 fn check_gaps(file: &str, mut ranges: Vec<Range<u64>>, data: Range<u64>) -> Result<()> {
+    ranges.push(data.end..data.end);
     ranges.sort_by_key(|range| (range.start, range.end));
     let mut covered = data.start;
-    for range in ranges.into_iter().chain([data.end..data.end]) {
+    for range in ranges {
         if range.start > covered {
             let what = format!("no tensor has the bytes from here to {}", range.start);
             return Err(Error::Header { file: file.to_owned(), offset: covered, what });

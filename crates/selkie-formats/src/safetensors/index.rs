@@ -29,8 +29,7 @@ impl ShardIndex {
     pub fn parse(file: &str, bytes: &[u8]) -> Result<Self> {
         let error = |what: String| Error::Read { file: file.to_owned(), what };
         let stored: Stored = serde_json::from_slice(bytes).map_err(|problem| error(problem.to_string()))?;
-        let shards: Vec<String> =
-            stored.weight_map.values().collect::<BTreeSet<_>>().into_iter().map(String::clone).collect();
+        let shards: Vec<String> = stored.weight_map.values().collect::<BTreeSet<_>>().into_iter().cloned().collect();
         if let Some(shard) =
             shards.iter().find(|shard| shard.contains(['/', '\\']) || *shard == ".." || shard.is_empty())
         {
