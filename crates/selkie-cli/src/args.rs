@@ -133,13 +133,14 @@ impl std::str::FromStr for Ids {
 /// The text of an argument, or of standard input where it is missing and something is piped in.
 pub fn text_or_stdin(argument: Option<String>) -> Result<Option<String>> {
     use std::io::IsTerminal;
-    if argument.is_some() || std::io::stdin().is_terminal() {
-        return Ok(argument);
-    }
+    if argument.is_some() || std::io::stdin().is_terminal() { Ok(argument) } else { read_stdin().map(Some) }
+}
+
+/// All of standard input, which has to be UTF-8.
+pub fn read_stdin() -> Result<String> {
     let mut bytes = vec![];
     std::io::stdin().read_to_end(&mut bytes).context("standard input")?;
-    let text = String::from_utf8(bytes).context("standard input")?;
-    Ok(Some(text))
+    String::from_utf8(bytes).context("standard input")
 }
 
 /// A JSON file.

@@ -1,10 +1,13 @@
 //! `selkie`: language models in the terminal.
 
+mod answer;
 mod args;
 mod commands;
 mod open;
 mod progress;
+mod reading;
 mod terminal;
+mod whole_file;
 
 use std::process::ExitCode;
 
@@ -76,7 +79,7 @@ fn main() -> ExitCode {
         // Whoever read our output has gone: no reason to complain to the others.
         Err(error) if terminal::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("selkie: {error:#}");
+            terminal::note(format_args!("selkie: {error:#}"));
             ExitCode::from(if error.is::<args::Usage>() { 2 } else { 1 })
         }
     }

@@ -5,6 +5,8 @@ use std::io::IsTerminal;
 use indicatif::{ProgressBar, ProgressStyle};
 use selkie::models::Progress;
 
+use crate::terminal;
+
 /// Shows progress on standard error.
 pub struct Bar {
     bar: Option<ProgressBar>,
@@ -30,7 +32,7 @@ pub fn bar(total: Option<u64>, template: &str) -> ProgressBar {
 impl Progress for Bar {
     fn begin(&mut self, what: &str, total: Option<u64>) {
         if !self.watched {
-            eprintln!("fetching {what}");
+            terminal::note(format_args!("fetching {what}"));
             return;
         }
         let template = match total {
@@ -48,8 +50,8 @@ impl Progress for Bar {
 
     fn note(&mut self, line: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{line}")),
-            None => eprintln!("{line}"),
+            Some(bar) => bar.suspend(|| terminal::note(line)),
+            None => terminal::note(line),
         }
     }
 
@@ -60,6 +62,6 @@ impl Progress for Bar {
     }
 
     fn cancelled(&self) -> bool {
-        crate::terminal::interrupted()
+        terminal::interrupted()
     }
 }

@@ -1,6 +1,8 @@
 //! What the terminal is told, and what it tells us.
 
 use std::{
+    env,
+    fmt::Display,
     io::{self, IsTerminal, Write},
     sync::atomic::{AtomicBool, Ordering},
 };
@@ -14,7 +16,7 @@ pub fn start_log() {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
+        .with_ansi(false)
         .without_time()
         .with_target(false)
         .init();
@@ -36,16 +38,38 @@ pub fn clear_interrupt() {
     INTERRUPTED.store(false, Ordering::Relaxed);
 }
 
-/// A dim line on standard error, where a person watches it.
+/// Whether a person watches the result come: both streams are a terminal which can move its cursor.
+pub fn is_watched() -> bool {
+    let can_move = env::var_os("TERM").is_none_or(|term| term != "dumb");
+    io::stdout().is_terminal() && io::stderr().is_terminal() && can_move
+}
+
+fn has_colours() -> bool {
+    is_watched() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// A line on standard error, where results do not go. Nobody is told if it cannot be written.
+pub fn note(line: impl Display) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// A note that does not push itself forward: dim where there are colours.
 pub fn dim(line: &str) {
-    if io::stderr().is_terminal() {
-        eprintln!("\x1b[2m{line}\x1b[0m");
-    } else {
-        eprintln!("{line}");
-    }
+    if has_colours() { note(format_args!("\x1b[2m{line}\x1b[0m")) } else { note(line) }
+}
+
+/// Writes a line of a result.
+///
+/// # Errors
+/// Where it cannot be written; `println!` would panic when the reader has gone.
+pub fn print_line(line: impl Display) -> io::Result<()> {
+    writeln!(io::stdout().lock(), "{line}")
 }
 
 /// Writes a result, and ends its line where a person reads it.
+///
+/// # Errors
+/// Where it cannot be written.
 pub fn print_exactly(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(bytes)?;

@@ -4,7 +4,7 @@ use std::{any::Any, ops::Range};
 
 use selkie_formats::LocalFuture;
 
-use crate::{Error, Result};
+use crate::{Error, OpTime, Result};
 
 /// The state of one sequence: attention caches and recurrent states, with the number of positions that they hold.
 ///
@@ -202,4 +202,14 @@ pub trait Executor {
         batch: &'a Batch<'a>,
         states: &'a mut [&'a mut State],
     ) -> LocalFuture<'a, Result<Output>>;
+
+    /// Switches the measuring of every op's time on, from nothing, or off. What cannot measure ignores it.
+    fn profile(&mut self, on: bool) {
+        let _ = on;
+    }
+
+    /// The times since measuring began or was last asked for; empty where nothing is measured.
+    fn take_profile(&mut self) -> Vec<OpTime> {
+        vec![]
+    }
 }

@@ -1,10 +1,8 @@
 //! A conversation: messages, and the session that holds them.
 
-use std::ops::ControlFlow;
-
 use serde_json::{Value, json};
 
-use crate::{Error, GenerateOptions, Generated, Model, Result, Session};
+use crate::{Error, Finish, GenerateOptions, Generated, Model, OnEvent, Result, Session};
 
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +46,29 @@ impl Chat {
         (self.session.tokens().len(), self.session.capacity())
     }
 
-    /// Says `text` and gives the answer as it comes. Both become messages, a cancelled answer as far as it came.
+    /// Sets what the model is told before the conversation, or with `None` takes it away; gives what it was told before.
+    pub fn set_system(&mut self, text: Option<String>) -> Option<String> {
+        let old = self.messages.first().is_some_and(|m| m.role == "system").then(|| self.messages.remove(0).content);
+        if let Some(text) = text {
+            self.messages.insert(0, Message::new("system", text));
+        }
+        old
+    }
+
+    /// Forgets every message but the system message.
+    pub fn reset(&mut self) {
+        self.messages.truncate(1);
+        self.messages.retain(|m| m.role == "system");
+    }
+
+    /// Takes the last question back, with what came after it, and gives the question.
+    pub fn take_back(&mut self) -> Option<String> {
+        let last = self.messages.iter().rposition(|m| m.role == "user")?;
+        self.messages.drain(last..).next().map(|message| message.content)
+    }
+
+    /// Says `text` and gives the answer as it comes. Both become messages, a cancelled answer as far as it came; one that
+    /// was cancelled before its first word leaves the messages as they were.
     ///
     /// # Errors
     /// Where the template fails, or the conversation has outgrown the context; the messages are then as before.
@@ -57,15 +77,19 @@ impl Chat {
         model: &mut Model,
         text: &str,
         options: &GenerateOptions,
-        on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
+        on_event: &mut OnEvent<'_>,
     ) -> Result<Generated> {
         self.messages.push(Message::new("user", text));
         let text = model.text();
         let prompt = text.render_chat(&messages_json(&self.messages), None, true);
         let answered = prompt
             .and_then(|prompt| text.encode_prompt(&prompt))
-            .and_then(|prompt| model.generate(&mut self.session, &prompt, options, on_text));
+            .and_then(|prompt| model.generate(&mut self.session, &prompt, options, on_event));
         match answered {
+            Ok(generated) if generated.finish == Finish::Cancelled && generated.text.is_empty() => {
+                self.messages.pop();
+                Ok(generated)
+            }
             Ok(generated) => {
                 self.messages.push(Message::new("assistant", generated.text.clone()));
                 Ok(generated)

@@ -56,6 +56,23 @@ impl Finish {
     }
 }
 
+/// What a generation tells its caller on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// The prompt is being read: so many tokens of it are in, of so many that have to be computed.
+    Prompt {
+        /// Tokens that are in.
+        read: usize,
+        /// Tokens to read.
+        of: usize,
+    },
+    /// The next piece of text. It may be empty: every token is an occasion to end the text.
+    Text(&'a str),
+}
+
+/// Who hears of a generation's events, and may end it with [`ControlFlow::Break`].
+pub type OnEvent<'a> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'a;
+
 /// How long things took.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Timings {
@@ -100,7 +117,8 @@ pub struct Generated {
 
 impl Model {
     /// Continues `prompt`. What the session shares with its beginning is not computed again; the session then holds the
-    /// prompt and every new token but the last. `on_text` gets the text as it comes and may end it.
+    /// prompt and every new token but the last. `on_event` hears of the prompt's progress, gets the text as it comes, and
+    /// may end it.
     ///
     /// A model without a tokenizer continues too, without text.
     ///
@@ -111,7 +129,7 @@ impl Model {
         session: &mut Session,
         prompt: &[u32],
         options: &GenerateOptions,
-        on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
+        on_event: &mut OnEvent<'_>,
     ) -> Result<Generated> {
         options.sampling.check()?;
         if prompt.is_empty() {
@@ -121,18 +139,15 @@ impl Model {
             return Err(Error::PromptTooLong { tokens: prompt.len(), capacity: session.capacity });
         }
         let rules = StopRules { ids: self.end_tokens(options.ignore_eos)?, strings: options.stop.clone() };
-        let mut output = TextOut { matcher: rules.matcher(), text: String::new(), on_text };
+        let mut output = TextOut { matcher: rules.matcher(), text: String::new(), on_event };
         let mut timings = Timings::default();
         let mut ids = vec![];
 
         let started = Instant::now();
         let held = session.keep_common(prompt)?;
         timings.prompt_tokens = prompt.len() - held;
-        let mut cancelled = false;
-        let mut go_on = |_| {
-            cancelled = (output.on_text)("").is_break();
-            !cancelled
-        };
+        let of = timings.prompt_tokens;
+        let mut go_on = |read| (output.on_event)(Event::Prompt { read, of }).is_continue();
         let Some(mut logits) = self.feed_with(session, &prompt[held..], &mut go_on)? else {
             return Ok(Generated { ids, text: String::new(), finish: Finish::Cancelled, timings });
         };
@@ -190,14 +205,14 @@ enum TextStep {
 struct TextOut<'a> {
     matcher: selkie_text::StopMatcher,
     text: String,
-    on_text: &'a mut dyn FnMut(&str) -> ControlFlow<()>,
+    on_event: &'a mut OnEvent<'a>,
 }
 
 impl TextOut<'_> {
     fn push(&mut self, text: &str) -> TextStep {
         let step = self.matcher.push(text);
         self.text.push_str(&step.emit);
-        let flow = (self.on_text)(&step.emit);
+        let flow = (self.on_event)(Event::Text(&step.emit));
         if step.stopped {
             TextStep::Stopped
         } else if flow.is_break() {
@@ -212,7 +227,7 @@ impl TextOut<'_> {
             let mut held = self.matcher.push(rest).emit;
             held.push_str(&self.matcher.finish());
             self.text.push_str(&held);
-            let _ = (self.on_text)(&held);
+            let _ = (self.on_event)(Event::Text(&held));
         }
     }
 }

@@ -2,15 +2,17 @@
 //! a value.
 //!
 //! ```no_run
-//! use selkie::{GenerateOptions, Model, OpenOptions};
+//! use selkie::{Event, GenerateOptions, Model, OpenOptions};
 //!
 //! # fn main() -> Result<(), selkie::Error> {
 //! let mut model = Model::open("SmolLM2-135M-Instruct.Q4_1.gguf".as_ref(), &OpenOptions::default())?;
 //! let prompt = model.text().encode("The sea is", true)?;
 //! let mut session = model.session(prompt.len() + 32)?;
 //! let options = GenerateOptions { max_tokens: 32, ..GenerateOptions::default() };
-//! let generated = model.generate(&mut session, &prompt, &options, &mut |text| {
-//!     print!("{text}");
+//! let generated = model.generate(&mut session, &prompt, &options, &mut |event| {
+//!     if let Event::Text(text) = event {
+//!         print!("{text}");
+//!     }
 //!     std::ops::ControlFlow::Continue(())
 //! })?;
 //! println!("\n{:?} after {} tokens", generated.finish, generated.ids.len());
@@ -33,7 +35,7 @@ mod text_side;
 pub use chat::{Chat, Message, messages_json};
 pub use error::{Error, Result};
 pub use files::{ModelFiles, Opened};
-pub use generate::{Finish, GenerateOptions, Generated, Timings};
+pub use generate::{Event, Finish, GenerateOptions, Generated, OnEvent, Timings};
 pub use map::MappedFile;
 pub use model::{Backend, Model, OpenOptions};
 pub use sampling::SamplingParams;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use selkie_cpu::{CpuExecutor, CpuOptions};
-use selkie_model::{Batch, Executor, ModelSpec, Sequence, Want, reference::Reference};
+use selkie_model::{Batch, Executor, ModelSpec, OpTime, Sequence, Want, reference::Reference};
 
 use crate::{Error, ModelFiles, Opened, Result, Session, TextSide};
 
@@ -117,6 +117,16 @@ impl Model {
     /// What it runs on, for people.
     pub fn device(&self) -> String {
         self.executor.device()
+    }
+
+    /// Switches the measuring of every op's time on, from nothing, or off.
+    pub fn profile(&mut self, on: bool) {
+        self.executor.profile(on);
+    }
+
+    /// The time of each kind of op since [`profile`](Self::profile) or the last call; empty where nothing is measured.
+    pub fn take_profile(&mut self) -> Vec<OpTime> {
+        self.executor.take_profile()
     }
 
     /// Its tokenizer and chat template.

@@ -1,17 +1,19 @@
 //! `selkie bench`: tokens a second.
 
-use std::time::Instant;
+use std::{cmp::Reverse, time::Instant};
 
 use anyhow::Result;
 use selkie::{
     Model, Session,
     cpu::{Pool, read_bandwidth},
+    model_spec::OpTime,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     args::{Run, usage},
     open,
+    terminal::print_line,
 };
 
 /// Arguments of `bench`.
@@ -28,6 +30,9 @@ pub struct Args {
     /// Runs of each test, after one that does not count
     #[arg(short, default_value_t = 5, value_name = "N")]
     runs: usize,
+    /// Show as well where the time goes, by kind of op
+    #[arg(long)]
+    kernels: bool,
     /// Print a JSON line a test
     #[arg(long)]
     json: bool,
@@ -35,9 +40,17 @@ pub struct Args {
     run: Run,
 }
 
+/// What is measured: a prompt that is read at once, or tokens one by one.
+struct Test {
+    name: String,
+    ids: Vec<u32>,
+    /// Tokens of one forward pass.
+    step: usize,
+}
+
 /// Runs the command.
 pub fn run(args: Args) -> Result<()> {
-    if args.runs == 0 || args.prompt + args.new == 0 {
+    if args.runs == 0 || (args.prompt == 0 && args.new == 0) {
         return usage("there is nothing to measure");
     }
     let started = Instant::now();
@@ -45,60 +58,96 @@ pub fn run(args: Args) -> Result<()> {
     let load = started.elapsed().as_secs_f64();
     let threads = args.run.threads.map_or_else(Pool::default_threads, usize::from);
     let bandwidth = read_bandwidth(threads);
-    let weights = model.spec().bytes_per_token();
     if !args.json {
-        println!(
+        print_line(format_args!(
             "{} on {} ({}), loaded in {:.0} ms; memory reads at {:.1} GB/s",
             model.name(),
             model.backend(),
             model.device(),
             load * 1e3,
             bandwidth / 1e9,
-        );
+        ))?;
     }
-    // Ids from a fixed sequence: what they are changes no speed, but a repeated one would leave caches warm.
-    let vocabulary = model.spec().vocab_size as u64;
-    let ids = |n: usize| -> Vec<u32> {
-        (0..n as u64).map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33) % vocabulary).map(|id| id as u32).collect()
-    };
-    let capacity = args.prompt.max(args.new);
-    let mut session = model.session(capacity)?;
-    if args.prompt > 0 {
-        let ids = ids(args.prompt);
-        let rates = measure(args.runs, args.prompt, &mut model, &mut session, |model, session| {
-            model.feed(session, &ids).map(|_| ())
-        })?;
-        report(&format!("prefill {}", args.prompt), &rates, None, args.json);
-    }
-    if args.new > 0 {
-        let ids = ids(args.new);
-        let rates = measure(args.runs, args.new, &mut model, &mut session, |model, session| {
-            ids.iter().try_for_each(|id| model.feed(session, &[*id]).map(|_| ()))
-        })?;
-        let share = median(&rates) * weights as f64 / bandwidth;
-        report(&format!("decode {}", args.new), &rates, Some(share), args.json);
+    let tests = [("prefill", args.prompt, args.prompt), ("decode", args.new, 1)];
+    let mut session = model.session(args.prompt.max(args.new))?;
+    for (kind, tokens, step) in tests.into_iter().filter(|(_, tokens, _)| *tokens > 0) {
+        let test = Test { name: format!("{kind} {tokens}"), ids: ids(&model, tokens), step };
+        let rates = test.measure(args.runs, &mut model, &mut session)?;
+        // A prompt's rows share each weight that is read: there the memory is no bound.
+        let share = (step == 1).then(|| median(&rates) * model.spec().bytes_per_token() as f64 / bandwidth);
+        let kernels = if args.kernels { test.profile(&mut model, &mut session)? } else { vec![] };
+        if args.json {
+            print_line(test.to_json(&rates, share, args.kernels.then_some(&kernels)))?;
+        } else {
+            test.report(&rates, share, &kernels)?;
+        }
     }
     Ok(())
 }
 
-/// Tokens a second of each run but the first.
-fn measure(
-    runs: usize,
-    tokens: usize,
-    model: &mut Model,
-    session: &mut Session,
-    body: impl Fn(&mut Model, &mut Session) -> selkie::Result<()>,
-) -> Result<Vec<f64>> {
-    let mut rates = vec![];
-    for run in 0..=runs {
+/// Ids from a fixed sequence: what they are changes no speed, but a repeated one would leave caches warm.
+fn ids(model: &Model, n: usize) -> Vec<u32> {
+    let vocabulary = model.spec().vocab_size as u64;
+    (0..n as u64).map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33) % vocabulary).map(|id| id as u32).collect()
+}
+
+impl Test {
+    fn run(&self, model: &mut Model, session: &mut Session) -> selkie::Result<()> {
         session.clear()?;
-        let started = Instant::now();
-        body(model, session)?;
-        if run > 0 {
-            rates.push(tokens as f64 / started.elapsed().as_secs_f64());
-        }
+        self.ids.chunks(self.step).try_for_each(|ids| model.feed(session, ids).map(|_| ()))
     }
-    Ok(rates)
+
+    /// Tokens a second of each run but the first.
+    fn measure(&self, runs: usize, model: &mut Model, session: &mut Session) -> Result<Vec<f64>> {
+        let mut rates = vec![];
+        for run in 0..=runs {
+            let started = Instant::now();
+            self.run(model, session)?;
+            if run > 0 {
+                rates.push(self.ids.len() as f64 / started.elapsed().as_secs_f64());
+            }
+        }
+        Ok(rates)
+    }
+
+    /// The time of each kind of op in a run of its own, since measuring it costs time too. The longest is first.
+    fn profile(&self, model: &mut Model, session: &mut Session) -> Result<Vec<OpTime>> {
+        model.profile(true);
+        let run = self.run(model, session);
+        let mut kernels = model.take_profile();
+        model.profile(false);
+        run?;
+        kernels.sort_by_key(|kernel| Reverse(kernel.time));
+        Ok(kernels)
+    }
+
+    fn to_json(&self, rates: &[f64], share: Option<f64>, kernels: Option<&Vec<OpTime>>) -> Value {
+        let median = median(rates);
+        let mut line = json!({"test": self.name, "tokens_per_second": median, "runs": rates, "bandwidth_share": share});
+        if let Some(kernels) = kernels {
+            let kernel = |k: &OpTime| json!({"op": k.op, "runs": k.runs, "ms": k.time.as_secs_f64() * 1e3});
+            line["kernels"] = kernels.iter().map(kernel).collect();
+        }
+        line
+    }
+
+    fn report(&self, rates: &[f64], share: Option<f64>, kernels: &[OpTime]) -> Result<()> {
+        let (least, most) = rates.iter().fold((f64::INFINITY, 0.0f64), |(l, m), &r| (l.min(r), m.max(r)));
+        let share = share.map_or(String::new(), |s| format!("   {:.0} % of the memory's read bandwidth", s * 100.0));
+        let (name, median) = (&self.name, median(rates));
+        print_line(format_args!("{name:<14} {median:>9.1} tokens/s   ({least:.1} to {most:.1}){share}"))?;
+        let all: f64 = kernels.iter().map(|kernel| kernel.time.as_secs_f64()).sum();
+        for OpTime { op, runs, time } in kernels {
+            let time = time.as_secs_f64();
+            print_line(format_args!(
+                "  {op:<12} {:>9.1} ms {:>5.1} %   {runs:>6} of {:>8.1} us",
+                time * 1e3,
+                time / all * 100.0,
+                time / *runs as f64 * 1e6,
+            ))?;
+        }
+        Ok(())
+    }
 }
 
 fn median(rates: &[f64]) -> f64 {
@@ -106,15 +155,4 @@ fn median(rates: &[f64]) -> f64 {
     sorted.sort_by(f64::total_cmp);
     let half = sorted.len() / 2;
     if sorted.len() % 2 == 1 { sorted[half] } else { (sorted[half - 1] + sorted[half]) / 2.0 }
-}
-
-fn report(test: &str, rates: &[f64], share: Option<f64>, as_json: bool) {
-    let (median, least) = (median(rates), rates.iter().copied().fold(f64::INFINITY, f64::min));
-    let most = rates.iter().copied().fold(0.0, f64::max);
-    if as_json {
-        println!("{}", json!({"test": test, "tokens_per_second": median, "runs": rates, "bandwidth_share": share}));
-        return;
-    }
-    let share = share.map_or(String::new(), |s| format!("   {:.0} % of the memory's read bandwidth", s * 100.0));
-    println!("{test:<14} {median:>9.1} tokens/s   ({least:.1} to {most:.1}){share}");
 }

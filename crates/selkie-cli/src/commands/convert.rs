@@ -3,11 +3,11 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    io::{BufWriter, Write},
+    io::BufWriter,
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use selkie::{
     Opened,
     formats::{
@@ -18,7 +18,7 @@ use selkie::{
     },
 };
 
-use crate::{open, progress};
+use crate::{open, progress, whole_file};
 
 /// Arguments of `convert`.
 #[derive(clap::Args)]
@@ -65,13 +65,7 @@ pub fn run(args: Args) -> Result<()> {
     }
     let jobs: Vec<Job<'_>> =
         opened.checkpoint.tensors().iter().map(|info| Job { info, dtype: target(info, wanted, to_gguf) }).collect();
-    let part = args.output.with_extension("part");
-    let written = write(&opened, &jobs, &part).and_then(|()| Ok(fs::rename(&part, &args.output)?));
-    if written.is_err() {
-        // The error that is reported is the one of the conversion.
-        let _ = fs::remove_file(&part);
-    }
-    written.with_context(|| args.output.display().to_string())
+    whole_file::write(&args.output, |out| write(&opened, &jobs, out))
 }
 
 struct Job<'a> {
@@ -106,18 +100,17 @@ fn same_file(a: &Path, b: &Path) -> bool {
     matches!((fs::canonicalize(a), fs::canonicalize(b)), (Ok(a), Ok(b)) if a == b)
 }
 
-fn write(opened: &Opened, jobs: &[Job<'_>], path: &Path) -> Result<()> {
+fn write(opened: &Opened, jobs: &[Job<'_>], out: BufWriter<File>) -> Result<BufWriter<File>> {
     let specs: Vec<TensorSpec> = jobs
         .iter()
         .map(|job| TensorSpec { name: job.info.name.clone(), dtype: job.dtype, shape: job.info.shape.clone() })
         .collect();
-    let out = BufWriter::new(File::create(path)?);
-    let file = match &opened.checkpoint.gguf {
+    match &opened.checkpoint.gguf {
         Some(metadata) => {
             let metadata = with_file_type(metadata, jobs);
             let mut out = GgufWriter::new(out, GgufOptions::default(), &metadata, &specs)?;
             each(opened, jobs, |bytes| Ok(out.write(bytes)?))?;
-            out.finish()?
+            Ok(out.finish()?)
         }
         None => {
             if let Some(job) = jobs.iter().find(|job| job.dtype.is_quantised()) {
@@ -127,13 +120,9 @@ fn write(opened: &Opened, jobs: &[Job<'_>], path: &Path) -> Result<()> {
             notes.entry("format".into()).or_insert_with(|| "pt".into());
             let mut out = SafetensorsWriter::new(out, &notes, &specs)?;
             each(opened, jobs, |bytes| Ok(out.write(bytes)?))?;
-            out.finish()?
+            Ok(out.finish()?)
         }
-    };
-    let mut file = file;
-    file.flush()?;
-    file.into_inner().map_err(|e| e.into_error())?.sync_all()?;
-    Ok(())
+    }
 }
 
 /// Reads, converts and writes tensor by tensor: one is in memory at a time.

@@ -4,6 +4,8 @@ use anyhow::Result;
 use selkie::cpu::{Isa, Pool, read_bandwidth};
 use serde_json::json;
 
+use crate::terminal::print_line;
+
 /// Arguments of `devices`.
 #[derive(clap::Args)]
 pub struct Args {
@@ -19,11 +21,15 @@ pub fn run(args: Args) -> Result<()> {
     let bandwidth = read_bandwidth(threads);
     if args.json {
         let cpu = json!({"threads": threads, "instruction_sets": sets, "read_bytes_per_second": bandwidth});
-        println!("{}", json!({ "cpu": cpu }));
+        print_line(json!({ "cpu": cpu }))?;
         return Ok(());
     }
-    println!("cpu        {threads} threads; {}; memory reads at {:.1} GB/s", sets.join(", "), bandwidth / 1e9);
-    println!("reference  one thread, plain loops: the specification, for comparison");
-    println!("gpu        not in this build");
+    print_line(format_args!(
+        "cpu        {threads} threads; {}; memory reads at {:.1} GB/s",
+        sets.join(", "),
+        bandwidth / 1e9
+    ))?;
+    print_line("reference  one thread, plain loops: the specification, for comparison")?;
+    print_line("gpu        not in this build")?;
     Ok(())
 }

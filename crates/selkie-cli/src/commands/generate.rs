@@ -1,15 +1,11 @@
 //! `selkie generate`: continue a text.
 
-use std::{
-    io::{self, Write},
-    ops::ControlFlow,
-};
-
 use anyhow::Result;
 use selkie::{GenerateOptions, Generated, Message, Model};
 use serde_json::json;
 
 use crate::{
+    answer::Answer,
     args::{Ids, Run, Sampling, text_or_stdin, usage},
     open, terminal,
 };
@@ -61,27 +57,21 @@ pub fn run(args: Args) -> Result<()> {
         (Some(ids), _) => ids.0,
         (None, text) => prompt_ids(&model, &text.unwrap_or_default(), args.raw)?,
     };
-    let mut session = model.session(prompt.len() + args.max_tokens)?;
+    // The model's own context is where a text ends, however many tokens are asked for.
+    let wanted = prompt.len().saturating_add(args.max_tokens);
+    let mut session = model.session(model.spec().context.map_or(wanted, |context| wanted.min(context)))?;
     terminal::catch_interrupts();
-    let mut out = io::stdout().lock();
-    let mut failed = None;
-    let generated = model.generate(&mut session, &prompt, &options, &mut |text| {
-        if !args.json && !text.is_empty() {
-            failed = out.write_all(text.as_bytes()).and_then(|()| out.flush()).err();
-        }
-        if failed.is_some() || terminal::interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    })?;
-    if let Some(error) = failed {
-        return Err(error.into());
-    }
+    let mut answer = Answer::new(!args.json);
+    let generated = model.generate(&mut session, &prompt, &options, &mut |event| answer.hear(event));
+    answer.end()?;
+    let generated = generated?;
     if args.json {
-        writeln!(out, "{}", to_json(&generated, prompt.len()))?;
-    } else if model.text().tokenizer().is_err() {
+        terminal::print_line(to_json(&generated, prompt.len()))?;
+    } else if model.text().tokenizer_if_any()?.is_none() {
         // Without a tokenizer the ids are the result.
         let ids: Vec<String> = generated.ids.iter().map(u32::to_string).collect();
-        writeln!(out, "{}", ids.join(","))?;
+        terminal::print_line(ids.join(","))?;
     } else {
-        writeln!(out)?;
         terminal::dim(&summary(&generated));
     }
     Ok(())

@@ -4,7 +4,7 @@ use anyhow::Result;
 use selkie::models::{self, FetchOptions};
 use serde_json::json;
 
-use crate::commands::inspect::bytes;
+use crate::{commands::inspect::bytes, terminal::print_line};
 
 /// Arguments of `list`.
 #[derive(clap::Args)]
@@ -26,19 +26,25 @@ pub fn run(args: Args) -> Result<()> {
             .iter()
             .map(|m| json!({"name": m.name, "bytes": m.size, "sha256": m.sha256, "about": m.about, "licence": m.licence}))
             .collect();
-        println!("{}", json!({ "here": here, "named": named }));
+        print_line(json!({ "here": here, "named": named }))?;
         return Ok(());
     }
-    println!("Models with names:");
+    print_line("Models with names:")?;
     for model in models::table() {
-        println!("  {:<14} {:>10}  {} ({})", model.name, bytes(model.size), model.about, model.licence);
+        print_line(format_args!(
+            "  {:<14} {:>10}  {} ({})",
+            model.name,
+            bytes(model.size),
+            model.about,
+            model.licence
+        ))?;
     }
-    println!("\nHere:");
+    print_line("\nHere:")?;
     if here.is_empty() {
-        println!("  none yet; `selkie pull NAME` brings one");
+        print_line("  none yet; `selkie pull NAME` brings one")?;
     }
     for model in here {
-        println!("  {:<14} {:>10}  {}", model.spec, bytes(model.size), model.path.display());
+        print_line(format_args!("  {:<14} {:>10}  {}", model.spec, bytes(model.size), model.path.display()))?;
     }
     Ok(())
 }

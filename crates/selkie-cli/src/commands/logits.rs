@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs::File, io::BufWriter, path::PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use selkie::{
     Model,
     formats::{DType, TensorSpec, safetensors::SafetensorsWriter},
@@ -11,7 +11,7 @@ use selkie::{
 
 use crate::{
     args::{Ids, Run, read_json},
-    open,
+    open, whole_file,
 };
 
 /// Arguments of `logits`.
@@ -64,7 +64,7 @@ pub fn run(args: Args) -> Result<()> {
         let shape = vec![ids.len(), model.spec().vocab_size];
         tensors.push((name("logits", k), DType::F32, shape, le_bytes(logits.iter().map(|v| v.to_le_bytes()))));
     }
-    write(&args.out, &tensors).with_context(|| args.out.display().to_string())
+    whole_file::write(&args.out, |out| write(out, &tensors))
 }
 
 fn in_pieces(model: &mut Model, ids: &[u32], piece: usize) -> Result<Vec<f32>> {
@@ -81,16 +81,12 @@ fn le_bytes(values: impl Iterator<Item = [u8; 4]>) -> Vec<u8> {
     values.flatten().collect()
 }
 
-fn write(path: &PathBuf, tensors: &[(String, DType, Vec<usize>, Vec<u8>)]) -> Result<()> {
+fn write(out: BufWriter<File>, tensors: &[(String, DType, Vec<usize>, Vec<u8>)]) -> Result<BufWriter<File>> {
     let specs: Vec<TensorSpec> = tensors
         .iter()
         .map(|(name, dtype, shape, _)| TensorSpec { name: name.clone(), dtype: *dtype, shape: shape.clone() })
         .collect();
-    if specs.is_empty() {
-        bail!("there is nothing to write");
-    }
-    let mut out = SafetensorsWriter::new(BufWriter::new(File::create(path)?), &BTreeMap::new(), &specs)?;
+    let mut out = SafetensorsWriter::new(out, &BTreeMap::new(), &specs)?;
     tensors.iter().try_for_each(|(_, _, _, bytes)| out.write(bytes))?;
-    out.finish()?.into_inner().map_err(|e| e.into_error())?.sync_all()?;
-    Ok(())
+    Ok(out.finish()?)
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use selkie::{model_spec::Want, text::EncodeOptions};
 use serde_json::json;
 
-use crate::{args::Run, open, progress};
+use crate::{args::Run, open, progress, terminal::print_line};
 
 /// Arguments of `perplexity`.
 #[derive(clap::Args)]
@@ -60,11 +60,13 @@ pub fn run(args: Args) -> Result<()> {
     bar.finish_and_clear();
     let perplexity = (sum / count as f64).exp();
     if args.json {
-        println!("{}", json!({"perplexity": perplexity, "windows": windows, "scored": count, "running": running}));
+        print_line(json!({"perplexity": perplexity, "windows": windows, "scored": count, "running": running}))?;
     } else if std::io::stdout().is_terminal() {
-        println!("perplexity {perplexity:.4} over {windows} windows of {window} tokens ({count} scored)");
+        print_line(format_args!(
+            "perplexity {perplexity:.4} over {windows} windows of {window} tokens ({count} scored)"
+        ))?;
     } else {
-        println!("{perplexity:.6}");
+        print_line(format_args!("{perplexity:.6}"))?;
     }
     Ok(())
 }

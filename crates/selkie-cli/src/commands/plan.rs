@@ -6,7 +6,10 @@ use anyhow::Result;
 use selkie::model_spec::plan::{fuse, plan};
 use serde_json::json;
 
-use crate::{open, terminal::print_exactly};
+use crate::{
+    open,
+    terminal::{print_exactly, print_line},
+};
 
 /// Arguments of `plan`.
 #[derive(clap::Args)]
@@ -31,7 +34,7 @@ pub fn run(args: Args) -> Result<()> {
     if args.json {
         let ops: Vec<&str> = plan.ops.iter().map(|op| op.name()).collect();
         let text = plan.print(&spec);
-        println!("{}", json!({ "layers": plan.layers, "ops": ops, "text": text }));
+        print_line(json!({ "layers": plan.layers, "ops": ops, "text": text }))?;
         return Ok(());
     }
     Ok(print_exactly(plan.print(&spec).as_bytes())?)

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::open;
+use crate::{open, terminal::print_line};
 
 /// Arguments of `pull`.
 #[derive(clap::Args)]
@@ -14,6 +14,6 @@ pub struct Args {
 /// Runs the command; prints where the model is.
 pub fn run(args: Args) -> Result<()> {
     crate::terminal::catch_interrupts();
-    println!("{}", open::fetch(&args.name)?.display());
+    print_line(open::fetch(&args.name)?.display())?;
     Ok(())
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::{
     args::{Ids, text_or_stdin, usage},
     open,
-    terminal::print_exactly,
+    terminal::{print_exactly, print_line},
 };
 
 /// Arguments of `tokenize`.
@@ -69,7 +69,7 @@ pub fn detokenize(args: DetokenizeArgs) -> Result<()> {
     let tokenizer = open::headers(&args.model, None)?.tokenizer()?;
     let bytes = tokenizer.decode(&args.ids.0, false)?;
     if args.json {
-        println!("{}", json!({ "text": String::from_utf8_lossy(&bytes) }));
+        print_line(json!({ "text": String::from_utf8_lossy(&bytes) }))?;
         return Ok(());
     }
     Ok(print_exactly(&bytes)?)

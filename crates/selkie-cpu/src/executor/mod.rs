@@ -9,7 +9,7 @@ mod weights;
 
 use selkie_formats::LocalFuture;
 use selkie_model::{
-    Batch, Error, Executor, LoadedWeights, ModelSpec, Output, Plan, Result, State, Want, WeightId,
+    Batch, Error, Executor, LoadedWeights, ModelSpec, OpTime, Output, Plan, Profile, Result, State, Want, WeightId,
     plan::{AttentionOp, BufferId, Op, Places, Product, Rows, fuse, places, plan},
 };
 
@@ -41,6 +41,7 @@ pub struct CpuExecutor {
     exact: bool,
     buffers: Vec<Vec<f32>>,
     scratch: Scratch,
+    profile: Profile,
 }
 
 /// Room that ops use inside themselves.
@@ -70,8 +71,17 @@ impl CpuExecutor {
         let weights = Loaded::new(&plan, spec, weights)?;
         let pool = Pool::new(options.threads.unwrap_or_else(Pool::default_threads));
         let buffers = vec![Vec::new(); places.places.len()];
-        let scratch = Scratch::default();
-        Ok(Self { spec: spec.clone(), plan, places, weights, pool, exact: options.exact, buffers, scratch })
+        Ok(Self {
+            spec: spec.clone(),
+            plan,
+            places,
+            weights,
+            pool,
+            exact: options.exact,
+            buffers,
+            scratch: Scratch::default(),
+            profile: Profile::default(),
+        })
     }
 
     fn run(&mut self, batch: &Batch<'_>, states: &mut [&mut State]) -> Result<Output> {
@@ -99,7 +109,9 @@ impl CpuExecutor {
         let ops = std::mem::take(&mut self.plan.ops);
         let mut run = Ok(());
         for op in &ops {
+            let started = self.profile.start();
             run = self.op(op, batch, &mut caches);
+            self.profile.stop(op.name(), started);
             if run.is_err() || op.outputs().contains(&wanted) {
                 break;
             }
@@ -405,5 +417,13 @@ impl Executor for CpuExecutor {
         states: &'a mut [&'a mut State],
     ) -> LocalFuture<'a, Result<Output>> {
         Box::pin(async move { self.run(batch, states) })
+    }
+
+    fn profile(&mut self, on: bool) {
+        self.profile.switch(on);
+    }
+
+    fn take_profile(&mut self) -> Vec<OpTime> {
+        self.profile.take()
     }
 }

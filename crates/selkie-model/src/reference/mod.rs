@@ -13,7 +13,7 @@ pub use real::Real;
 use state::Caches;
 
 use crate::{
-    Batch, Error, Executor, LoadedWeights, ModelSpec, Output, Plan, Result, State, Want,
+    Batch, Error, Executor, LoadedWeights, ModelSpec, OpTime, Output, Plan, Profile, Result, State, Want,
     plan::{AttentionOp, BufferId, Op, Product, Rows, Slot, plan},
     rope::Frequencies,
 };
@@ -26,6 +26,7 @@ pub struct Reference<T: Real = f64> {
     plan: Plan,
     weights: LoadedWeights,
     buffers: Vec<Vec<T>>,
+    profile: Profile,
 }
 
 impl<T: Real> Reference<T> {
@@ -38,7 +39,7 @@ impl<T: Real> Reference<T> {
     /// As [`new`](Self::new), with a plan that is given: fused ones run too, each fused op by its definition.
     pub fn with_plan(spec: ModelSpec, plan: Plan, weights: LoadedWeights) -> Self {
         let buffers = vec![Vec::new(); plan.buffers.len()];
-        Self { spec, plan, weights, buffers }
+        Self { spec, plan, weights, buffers, profile: Profile::default() }
     }
 
     fn run(&mut self, batch: &Batch<'_>, states: &mut [&mut State]) -> Result<Output> {
@@ -59,7 +60,9 @@ impl<T: Real> Reference<T> {
         let ops = std::mem::take(&mut self.plan.ops);
         let mut run = Ok(());
         for op in &ops {
+            let started = self.profile.start();
             run = self.op(op, batch, &pasts, &mut caches);
+            self.profile.stop(op.name(), started);
             if run.is_err() || op.outputs().contains(&wanted) {
                 break;
             }
@@ -190,5 +193,13 @@ impl<T: Real> Executor for Reference<T> {
         states: &'a mut [&'a mut State],
     ) -> LocalFuture<'a, Result<Output>> {
         Box::pin(async move { self.run(batch, states) })
+    }
+
+    fn profile(&mut self, on: bool) {
+        self.profile.switch(on);
+    }
+
+    fn take_profile(&mut self) -> Vec<OpTime> {
+        self.profile.take()
     }
 }

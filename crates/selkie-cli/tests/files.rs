@@ -1,0 +1,146 @@
+//! `selkie inspect`, `plan`, `convert`, `bench`, `list`, `devices`.
+
+mod common;
+
+use std::fs;
+
+use common::{Folder, Tensors, bytes, distance, failure, fixture, json, json_lines, text};
+
+const MODEL: &str = "hf/llama-gqa/model.gguf";
+
+#[test]
+fn inspect_tells_settings_tensors_and_sizes() {
+    let shown = text(&["inspect", &fixture(MODEL)]);
+    assert!(shown.contains("llama.block_count") && shown.contains("blk.1.ffn_down.weight"), "{shown}");
+    assert!(shown.ends_with("llama: 2 layers of width 64, vocabulary 272, context 128\n"), "{shown}");
+    assert!(!text(&["inspect", &fixture(MODEL), "--no-tensors"]).contains("blk.1.ffn_down.weight"));
+    let made = json(&["inspect", &fixture("hf/llama-bf16"), "--json"]);
+    assert_eq!(made["files"].as_array().expect("files").len(), 3);
+    assert_eq!((&made["model"]["architecture"], &made["model"]["d_model"]), (&"llama".into(), &32.into()));
+    let tensor = &made["tensors"][0];
+    assert!(tensor["name"].is_string() && tensor["shape"].is_array() && tensor["bytes"].is_number());
+    assert_eq!(tensor["type"], "BF16");
+    let legacy = fixture("hf/llama-gqa/config.legacy.json");
+    let made = json(&["inspect", &fixture("hf/llama-gqa"), "--config", &legacy, "--json"]);
+    assert_eq!(made["settings"]["rope_theta"], "10000.0");
+}
+
+#[test]
+fn files_that_are_no_model_are_inspected_too() {
+    let expected = fixture("hf/llama-gqa/expected.safetensors");
+    let shown = text(&["inspect", &expected]);
+    assert!(shown.contains("seq.logits") && shown.contains("\nnot a model that can run here: "), "{shown}");
+    assert_eq!(json(&["inspect", &expected, "--json"])["model"], serde_json::Value::Null);
+}
+
+#[test]
+fn plan_is_a_list_of_the_forward_pass() {
+    let plain = text(&["plan", &fixture(MODEL)]);
+    for line in ["layers 0 to 1", "embed(ids, token_embd)", "rms_norm(", "rope(", "attention(", "logits   = linear("] {
+        assert!(plain.contains(line), "{line} is not in\n{plain}");
+    }
+    assert_ne!(plain, text(&["plan", &fixture(MODEL), "--fused"]));
+    let made = json(&["plan", &fixture("hf/llama-gqa"), "--json"]);
+    assert_eq!(made["text"], plain);
+    assert_eq!(made["ops"][0], "embed");
+    assert_eq!(made["layers"].as_array().map(Vec::len), Some(2));
+}
+
+/// The logits of the first fixture ids under another model.
+fn logits(folder: &Folder, model: &str) -> Vec<f32> {
+    let ids = Tensors::open(fixture("hf/llama-gqa/expected.safetensors")).typed("seq.input_ids");
+    let out = folder.path("logits.safetensors");
+    bytes(&["logits", model, "--ids", &ids, "--out", &out]);
+    Tensors::open(out).floats("logits")
+}
+
+#[test]
+fn converted_files_run() {
+    let folder = Folder::new();
+    for (dtype, twin) in [("q8_0", "expected-q8_0"), ("f16", "expected-f16"), ("f32", "expected")] {
+        let out = folder.path(&format!("{dtype}.gguf"));
+        assert!(bytes(&["convert", &fixture(MODEL), &out, "--type", dtype]).is_empty());
+        let wanted = Tensors::open(fixture(&format!("hf/llama-gqa/{twin}.safetensors"))).floats("seq.logits");
+        let distance = distance(&logits(&folder, &out), &wanted);
+        assert!(distance < 4e-4, "{dtype}: {distance}");
+    }
+    // Coarser types have several encoders, so there are no numbers to be equal to.
+    let exact = logits(&folder, &fixture(MODEL));
+    for dtype in ["q4_0", "q4_1", "q5_0", "q5_1", "bf16"] {
+        let out = folder.path(&format!("{dtype}.gguf"));
+        bytes(&["convert", &fixture(MODEL), &out, "--type", dtype]);
+        let found = logits(&folder, &out);
+        let error: f32 = found.iter().zip(&exact).map(|(a, b)| (a - b) * (a - b)).sum();
+        let all: f32 = exact.iter().map(|b| b * b).sum();
+        assert!(error < 0.1 * all, "{dtype}: {error} of {all}");
+        assert!(error > 0.0, "{dtype}");
+    }
+    let out = folder.path("q4_k.gguf");
+    bytes(&["convert", &fixture("hf/k256-llama/model-q4_k_m.gguf"), &out, "--type", "q5_K"]);
+    assert!(text(&["inspect", &out]).contains("Q5_K"));
+}
+
+#[test]
+fn safetensors_convert_to_safetensors() {
+    let folder = Folder::new();
+    folder.copy("hf/llama-gqa/config.json", "config.json");
+    let out = folder.path("model.safetensors");
+    bytes(&["convert", &fixture("hf/llama-gqa"), &out, "--type", "bf16"]);
+    assert!(fs::metadata(&out).expect("there").len() < 200_000);
+    assert_eq!(logits(&folder, &folder.path("")), logits(&folder, &out));
+    // Shards become one file, and nothing else changes.
+    bytes(&["convert", &fixture("hf/llama-bf16"), &out]);
+    let (one, shards) = (Tensors::open(&out), Tensors::open(fixture("hf/llama-bf16")));
+    assert_eq!(one.names(), shards.names());
+    assert!(one.names().iter().all(|name| one.floats(name) == shards.floats(name)));
+}
+
+#[test]
+fn conversions_that_cannot_be_leave_no_file() {
+    let folder = Folder::new();
+    let here = folder.copy(MODEL, "here.gguf");
+    for (args, why) in [
+        (vec![here.clone(), folder.path("x.bin")], "the ending has to be .gguf or .safetensors"),
+        (vec![here.clone(), here.clone()], "would be written over itself"),
+        (vec![here.clone(), folder.path("x.safetensors")], "not possible yet"),
+        (vec![fixture("hf/llama-gqa"), folder.path("x.safetensors"), "--type=q8_0".into()], "has no type"),
+        (vec![here.clone(), folder.path("no/x.gguf")], "No such file"),
+    ] {
+        let args: Vec<&str> = ["convert"].into_iter().chain(args.iter().map(String::as_str)).collect();
+        let line = failure(&args);
+        assert!(line.contains(why), "{line}");
+    }
+    assert_eq!(fs::read_dir(folder.path("")).expect("a folder").count(), 1);
+}
+
+#[test]
+fn bench_measures() {
+    let lines = json_lines(&["bench", &fixture(MODEL), "-p", "32", "-n", "8", "-r", "2", "--json", "--kernels"]);
+    let names: Vec<_> = lines.iter().map(|line| line["test"].as_str().expect("a name")).collect();
+    assert_eq!(names, ["prefill 32", "decode 8"]);
+    for line in &lines {
+        assert_eq!(line["runs"].as_array().map(Vec::len), Some(2));
+        assert!(line["tokens_per_second"].as_f64().is_some_and(|rate| rate > 0.0));
+        let kernels = line["kernels"].as_array().expect("kernels");
+        let attention = kernels.iter().find(|kernel| kernel["op"] == "attention").expect("attention");
+        let passes = if line["test"] == "decode 8" { 8 } else { 1 };
+        assert_eq!(attention["runs"], 2 * passes);
+        assert!(attention["ms"].as_f64().is_some_and(|ms| ms > 0.0));
+    }
+    assert!(lines[1]["bandwidth_share"].is_number());
+    let shown = text(&["bench", &fixture(MODEL), "-p", "0", "-n", "4", "-r", "1", "--kernels"]);
+    assert!(shown.contains("decode 4") && !shown.contains("prefill") && shown.contains("  attention"), "{shown}");
+}
+
+#[test]
+fn list_and_devices_tell_what_there_is() {
+    let made = json(&["list", "--json"]);
+    let named = made["named"].as_array().expect("names");
+    assert!(named.iter().any(|model| model["name"] == "smollm2" && model["sha256"].is_string()));
+    assert!(made["here"].is_array());
+    assert!(text(&["list"]).contains("smollm2"));
+    let made = json(&["devices", "--json"]);
+    assert!(made["cpu"]["threads"].as_u64().is_some_and(|n| n > 0));
+    assert!(made["cpu"]["instruction_sets"].is_array());
+    assert!(text(&["devices"]).starts_with("cpu "));
+}
