@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::{Golden, near};
 
-const BOUND: f64 = 1e-6;
+const BOUND: f64 = 2e-7;
 
 #[test]
 fn activations() {
