@@ -22,7 +22,7 @@ fn checked(
     pairing: Pairing,
     scaling: RopeScaling,
 ) -> Result<RopeSpec> {
-    if n_dims == 0 || n_dims % 2 != 0 || n_dims > sizes.head_dim {
+    if n_dims == 0 || !n_dims.is_multiple_of(2) || n_dims > sizes.head_dim {
         let what = format!("{n_dims} channels of a head of {} cannot turn in pairs", sizes.head_dim);
         return Err(Error::setting(s.name("rope.dimension_count", "partial_rotary_factor"), what));
     }

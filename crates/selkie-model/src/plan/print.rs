@@ -91,12 +91,13 @@ impl Plan {
             let run = self.layer_of[at..].iter().take_while(|l| **l == layer).count();
             let lines: Vec<Line> = self.ops[at..at + run].iter().map(|op| self.line(op, spec)).collect();
             at += run;
-            if let (Some(layer), Some(Group { layers: Some(layers), lines: same })) = (layer, groups.last_mut()) {
-                if same.len() == lines.len() && same.iter().zip(&lines).all(|(a, b)| a.is_like(b)) {
-                    *layers = *layers.start()..=layer;
-                    same.iter_mut().zip(lines).for_each(|(a, b)| a.reach(b));
-                    continue;
-                }
+            if let (Some(layer), Some(Group { layers: Some(layers), lines: same })) = (layer, groups.last_mut())
+                && same.len() == lines.len()
+                && same.iter().zip(&lines).all(|(a, b)| a.is_like(b))
+            {
+                *layers = *layers.start()..=layer;
+                same.iter_mut().zip(lines).for_each(|(a, b)| a.reach(b));
+                continue;
             }
             groups.push(Group { layers: layer.map(|n| n..=n), lines });
         }
