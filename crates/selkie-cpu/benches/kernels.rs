@@ -5,7 +5,9 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 use divan::{Bencher, counter::BytesCount, counter::ItemsCount};
-use selkie_cpu::{Activation, Activations, Matrix, Pool, Product, Q8, matmul, matmul_gated};
+use selkie_cpu::{
+    Activation, Activations, Attention, CacheType, KvCache, Matrix, Pool, Product, Q8, matmul, matmul_gated,
+};
 use selkie_formats::DType;
 
 static POOL: LazyLock<Pool> = LazyLock::new(|| Pool::new(Pool::default_threads()));
@@ -148,6 +150,19 @@ fn square<const ROWS: usize>(bencher: Bencher, name: &str) {
             matmul(&POOL, &input, &mut [Product::new(&weight, &mut out)]).unwrap();
         },
     );
+}
+
+/// Attention of a layer with 9 heads of 64 over 3: rows of queries after so many positions; items are rows.
+#[divan::bench(args = [(0, 512), (500, 1), (4000, 1)], sample_count = 10)]
+fn attention(bencher: Bencher, (past, rows): (usize, usize)) {
+    let mut cache = KvCache::new(CacheType::F16, 3, 64, 64, past + rows).unwrap();
+    let kv = vec![0.1; (past + rows) * 192];
+    cache.append(POOL.isa(), &kv, &kv).unwrap();
+    let kind = Attention { heads: 9, scale: 0.125, softcap: None, window: None, sinks: None };
+    let (q, mut out) = (vec![0.1; rows * 576], vec![0.0; rows * 576]);
+    bencher
+        .counter(ItemsCount::new(rows))
+        .bench_local(|| selkie_cpu::attention(&POOL, &kind, &q, &cache, past, &mut out).unwrap());
 }
 
 /// Handing out a job of nothing: the least that an operation costs.

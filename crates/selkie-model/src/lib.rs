@@ -2,7 +2,7 @@
 //!
 //! A model is a **schedule of layers** ([`ModelSpec`]); a [family](families) turns a checkpoint's metadata and tensor
 //! names into one. From the spec, one builder per mixer appends named operations to a [`Plan`], a straight list which
-//! every executor reads: the [reference] here, the CPU and GPU executors in crates of their own.
+//! every executor reads: the [reference](mod@reference) here, the CPU and GPU executors in crates of their own.
 
 pub mod error;
 pub mod executor;

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use selkie_formats::DType;
 
-use super::{Sink, decode::decode, scratch::with_scratch};
+use super::{Sink, decode::decode, gemv::AHEAD, scratch::with_scratch};
 use crate::{
     Isa,
     matrix::Part,
@@ -119,6 +119,11 @@ unsafe fn dots<S: Simd, L: Load, const R: usize>(s: S, w: *const u8, stride: usi
     unsafe {
         for i in (0..whole).step_by(S::LANES) {
             let x = s.load(x.as_ptr().add(i));
+            // The next rows, as in `Gemv`.
+            let ahead = w.wrapping_add(R * stride + i * R * L::BYTES + AHEAD);
+            for line in (0..R * S::LANES * L::BYTES).step_by(64) {
+                s.prefetch(ahead.wrapping_add(line));
+            }
             for r in 0..R {
                 acc[r] = s.fma(L::load(s, w.add(r * stride + i * L::BYTES)), x, acc[r]);
             }
@@ -207,6 +212,10 @@ impl Kernel for Panels<'_> {
                         // Missing rows repeat the last: their results are not stored.
                         let row = (start + eight + r).min(weights.end - 1);
                         let piece = part.piece(block, row, from, from + depth);
+                        // The same piece of the next panel.
+                        for line in (0..piece.len()).step_by(64) {
+                            s.prefetch(piece.as_ptr().wrapping_add(rows * part.row_bytes + line));
+                        }
                         decode(s, part.dtype, piece, &mut decoded[r * DEPTH..][..depth]);
                     }
                     for k in (0..depth).step_by(8) {

@@ -109,6 +109,10 @@ impl<F: Format> Kernel for Pack<'_, F> {
                 std::array::from_fn(|r| base.add((rows.start + r).min(rows.end - 1) * part.row_bytes));
             for b in 0..columns.len() / (GROUP * F::GROUPS) {
                 for r in 0..panel_rows {
+                    // The same block of the next panel.
+                    for line in (0..F::BYTES).step_by(64) {
+                        s.prefetch(row[r].wrapping_add(panel_rows * part.row_bytes + b * F::BYTES + line));
+                    }
                     let mut w = Scales::new();
                     F::scales(s, row[r].add(b * bytes), &mut w);
                     for step in 0..steps {

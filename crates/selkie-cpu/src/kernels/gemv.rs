@@ -16,6 +16,9 @@ use crate::{
 /// Most rows of activations which this path is for.
 pub(crate) const MOST_ROWS: usize = 4;
 
+/// How many bytes further than the next rows to prefetch: what memory has on its way.
+pub(crate) const AHEAD: usize = 1024;
+
 /// Dot products of `weights` (rows of a part) with all rows of `activations`, into columns from `column` on.
 pub(crate) struct Gemv<'a, F> {
     pub(crate) part: &'a Part,
@@ -76,6 +79,11 @@ impl<F: Format> Gemv<'_, F> {
             let sums = self.activations.sums.as_ptr().add(token * groups);
             let half_sums = self.activations.half_sums.as_ptr().add(token * groups * 2);
             for b in 0..blocks {
+                // The next rows, which lie behind these: the processor follows long streams, not many short ones.
+                let ahead = weights.wrapping_add(R * self.part.row_bytes + b * R * F::BYTES + AHEAD);
+                for line in (0..R * F::BYTES).step_by(64) {
+                    s.prefetch(ahead.wrapping_add(line));
+                }
                 let block: [*const u8; R] =
                     std::array::from_fn(|r| weights.add(r * self.part.row_bytes + b * F::BYTES));
                 let mut w: [Scales; R] = std::array::from_fn(|_| Scales::new());

@@ -118,7 +118,9 @@ pub fn matmul_gated(
     if input.rows == 0 {
         return Ok(());
     }
-    let chunk = chunk(pool, input, gate_part, gate.bytes() + up.bytes());
+    // Panel by panel where rows are many, so that both halves are in the cache when they are joined.
+    let bytes = if input.rows > gemv::MOST_ROWS { 0 } else { gate.bytes() };
+    let chunk = chunk(pool, input, gate_part, bytes);
     let (rows, columns, shared) = (input.rows, gate.outputs(), Shared(out.as_mut_ptr()));
     pool.run(columns.div_ceil(chunk), |task| {
         let range = task * chunk..((task + 1) * chunk).min(columns);
@@ -149,8 +151,10 @@ fn in_integers(input: &Activations, part: &Part) -> bool {
 /// Rows of a part in a task; `bytes` is the size of all weights of the operation.
 fn chunk(pool: &Pool, input: &Activations, part: &Part, bytes: usize) -> usize {
     if input.rows > gemv::MOST_ROWS {
-        // Panels: one of any kind divides this.
-        return gemm::grain(pool.isa());
+        // Whole panels: a panel of any kind divides the grain.
+        let grain = gemm::grain(pool.isa());
+        let rows = bytes / part.row_bytes.max(1) / (4 * pool.threads());
+        return (rows / grain).max(1) * grain;
     }
     let bytes = (bytes / (4 * pool.threads())).max(TASK_BYTES);
     bytes.div_ceil(part.row_bytes.max(1)).next_multiple_of(8)

@@ -48,6 +48,11 @@ pub(super) unsafe fn interleave(rows: [__m256i; 8], dst: *mut u8, stride: usize)
 macro_rules! bytes_256 {
     () => {
         #[inline(always)]
+        fn prefetch(self, p: *const u8) {
+            // SAFETY: a prefetch does not fault.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
+        }
+        #[inline(always)]
         fn f16(self, bits: u16) -> f32 {
             // SAFETY: F16C is there.
             unsafe { _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(bits as i32))) }

@@ -58,6 +58,8 @@ pub(crate) trait Simd: Copy + Send + Sync {
     /// How many products of `bits`-bit weights with int8 a narrow sum may take before it is widened.
     fn macs(bits: u32) -> usize;
 
+    /// Asks for the cache line at `p`, which need not be valid.
+    fn prefetch(self, p: *const u8);
     fn splat(self, x: f32) -> Self::F;
     unsafe fn load(self, p: *const f32) -> Self::F;
     unsafe fn store(self, p: *mut f32, x: Self::F);

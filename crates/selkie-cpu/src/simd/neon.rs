@@ -51,6 +51,10 @@ impl Simd for Neon {
     }
 
     #[inline(always)]
+    fn prefetch(self, p: *const u8) {
+        unsafe { asm!("prfm pldl1keep, [{0}]", in(reg) p, options(nostack, preserves_flags, readonly)) }
+    }
+    #[inline(always)]
     fn splat(self, x: f32) -> float32x4_t {
         unsafe { vdupq_n_f32(x) }
     }

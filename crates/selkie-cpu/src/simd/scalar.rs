@@ -42,6 +42,8 @@ impl Simd for Scalar {
     }
 
     #[inline]
+    fn prefetch(self, _p: *const u8) {}
+    #[inline]
     fn splat(self, x: f32) -> F {
         [x; 8]
     }

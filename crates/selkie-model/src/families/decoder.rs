@@ -59,6 +59,12 @@ impl<'a> Reader<'a> {
     pub fn new(settings: Settings<'a>, checkpoint: &'a Checkpoint, names: Names) -> Result<Self> {
         let tensors = Tensors::new(checkpoint, names)?;
         let sizes = Sizes::read(&settings)?;
+        // Before anything is made for each layer: a wrong count must not cost memory.
+        let (layers, n_tensors) = (sizes.n_layers, checkpoint.tensors().len());
+        if layers > n_tensors {
+            let what = format!("{layers} layers, but the file has only {n_tensors} tensors");
+            return Err(Error::setting(settings.name("block_count", "num_hidden_layers"), what));
+        }
         Ok(Self { settings, tensors, sizes, ropes: vec![], norm_offset: false })
     }
 
@@ -222,7 +228,8 @@ impl<'a> Reader<'a> {
         };
         let n_used = self.settings.count("expert_used_count", "num_experts_per_tok")?.unwrap_or(2);
         if n_used == 0 || n_used > n_experts {
-            return Err(Error::setting("expert_used_count", format!("{n_used} of {n_experts} experts")));
+            let key = self.settings.name("expert_used_count", "num_experts_per_tok");
+            return Err(Error::setting(key, format!("{n_used} of {n_experts} experts")));
         }
         let first = match self.tensors.find(&at("ffn_gate_exps.weight")) {
             Some(stacked) => stacked,
@@ -326,20 +333,30 @@ impl Sizes {
         let n_kv_heads = s.count("attention.head_count_kv", "num_key_value_heads")?.unwrap_or(n_heads);
         if n_kv_heads == 0 || n_heads % n_kv_heads != 0 {
             let what = format!("{n_heads} query heads do not divide by {n_kv_heads} key heads");
-            return Err(Error::setting("attention.head_count_kv", what));
+            return Err(Error::setting(s.name("attention.head_count_kv", "num_key_value_heads"), what));
         }
         let head_dim = match s.count("attention.key_length", "head_dim")? {
-            Some(n) if n > 0 => n,
-            _ if d_model % n_heads == 0 => d_model / n_heads,
-            _ => {
+            Some(0) => return Err(Error::setting(s.name("attention.key_length", "head_dim"), "is 0")),
+            Some(n) => n,
+            None if d_model % n_heads == 0 => d_model / n_heads,
+            None => {
                 let what = format!("width {d_model} does not divide by {n_heads} heads");
-                return Err(Error::setting("attention.head_count", what));
+                return Err(Error::setting(s.name("attention.head_count", "num_attention_heads"), what));
             }
         };
-        if s.count("attention.value_length", "v_head_dim")?.is_some_and(|v| v != head_dim) {
-            return Err(Error::setting("attention.value_length", format!("differs from the keys' {head_dim}")));
+        if n_heads.checked_mul(head_dim).is_none_or(|width| width >= 1 << 28) {
+            let what = format!("{n_heads} heads of {head_dim} are out of all proportion");
+            return Err(Error::setting(s.name("attention.key_length", "head_dim"), what));
         }
-        let eps = s.number("attention.layer_norm_rms_epsilon", "rms_norm_eps")?;
+        if s.count("attention.value_length", "v_head_dim")?.is_some_and(|v| v != head_dim) {
+            let key = s.name("attention.value_length", "v_head_dim");
+            return Err(Error::setting(key, format!("differs from the keys' {head_dim}")));
+        }
+        let eps = s.number("attention.layer_norm_rms_epsilon", "rms_norm_eps")?.unwrap_or(1e-5);
+        if !(eps >= 0.0 && eps.is_finite()) {
+            let key = s.name("attention.layer_norm_rms_epsilon", "rms_norm_eps");
+            return Err(Error::setting(key, format!("is {eps}")));
+        }
         Ok(Self {
             d_model,
             n_layers: s.size("block_count", "num_hidden_layers")?,
@@ -347,7 +364,7 @@ impl Sizes {
             n_kv_heads,
             head_dim,
             d_ff: s.count("feed_forward_length", "intermediate_size")?.unwrap_or(0),
-            eps: eps.unwrap_or(1e-5) as f32,
+            eps: eps as f32,
             context: s.count("context_length", "max_position_embeddings")?,
         })
     }

@@ -28,8 +28,9 @@ pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<Mo
         .or(r.settings.count("", "_sliding_window_pattern")?)
         .filter(|&n| n > 0)
         .unwrap_or(6);
-    let logit_softcap = r.settings.number("final_logit_softcapping", "final_logit_softcapping")?.map(|c| c as f32);
-    let softcap = r.settings.number("attn_logit_softcapping", "attn_logit_softcapping")?.map(|c| c as f32);
+    let cap =
+        |key: &str| -> Result<Option<f32>> { Ok(r.settings.number(key, key)?.filter(|&c| c > 0.0).map(|c| c as f32)) };
+    let (logit_softcap, softcap) = (cap("final_logit_softcapping")?, cap("attn_logit_softcapping")?);
     let mut layers = vec![];
     for (layer, window) in r.windows(|layer| (layer + 1) % pattern != 0)?.into_iter().enumerate() {
         let rope = if window.is_some() { local } else { global };

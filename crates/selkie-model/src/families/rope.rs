@@ -14,13 +14,45 @@ pub(crate) fn read(s: &Settings<'_>, tensors: &mut Tensors<'_>, sizes: &Sizes, p
     if s.is_gguf() { from_gguf(s, tensors, sizes, pairing) } else { from_config(s, None, sizes, pairing) }
 }
 
-fn checked(n_dims: usize, theta: f64, sizes: &Sizes, pairing: Pairing, scaling: RopeScaling) -> Result<RopeSpec> {
-    if n_dims == 0 || n_dims % 2 != 0 || n_dims > sizes.head_dim {
+fn checked(
+    s: &Settings<'_>,
+    n_dims: usize,
+    theta: f64,
+    sizes: &Sizes,
+    pairing: Pairing,
+    scaling: RopeScaling,
+) -> Result<RopeSpec> {
+    if n_dims == 0 || !n_dims.is_multiple_of(2) || n_dims > sizes.head_dim {
         let what = format!("{n_dims} channels of a head of {} cannot turn in pairs", sizes.head_dim);
-        return Err(Error::setting("rope.dimension_count", what));
+        return Err(Error::setting(s.name("rope.dimension_count", "partial_rotary_factor"), what));
     }
     if !(theta > 0.0 && theta.is_finite()) {
-        return Err(Error::setting("rope.freq_base", format!("is {theta}")));
+        return Err(Error::setting(s.name("rope.freq_base", "rope_theta"), format!("is {theta}")));
+    }
+    let senseless = |what: String| Err(Error::setting(s.name("rope.scaling.factor", "rope_scaling"), what));
+    let positive = |n: f64| n > 0.0 && n.is_finite();
+    match &scaling {
+        &RopeScaling::Linear { factor } | &RopeScaling::Dynamic { factor, .. } if !positive(factor) => {
+            return senseless(format!("a factor of {factor}"));
+        }
+        &RopeScaling::Llama3 { factor, low_freq_factor: low, high_freq_factor: high, .. }
+            if !(positive(factor) && positive(low) && positive(high) && low < high) =>
+        {
+            return senseless(format!("a factor of {factor} between {low} and {high}"));
+        }
+        &RopeScaling::Yarn { factor, beta_fast, beta_slow, attention_factor, .. }
+            if ![factor, beta_fast, beta_slow, attention_factor].into_iter().all(positive) || theta <= 1.0 =>
+        {
+            let what = format!("factors of {factor} and {attention_factor} between {beta_fast} and {beta_slow} turns");
+            return senseless(format!("{what}, base {theta}"));
+        }
+        RopeScaling::LongRope { short, long, attention_factor, .. } => {
+            let zero = |f: &Factors| matches!(f, Factors::Inline(values) if !values.iter().all(|&v| positive(v)));
+            if zero(short) || zero(long) || !positive(*attention_factor) {
+                return senseless("a divisor or factor that is not positive".into());
+            }
+        }
+        _ => {}
     }
     Ok(RopeSpec { n_dims, theta, pairing, scaling, freq_factors: None })
 }
@@ -63,7 +95,7 @@ fn from_gguf(s: &Settings<'_>, tensors: &mut Tensors<'_>, sizes: &Sizes, pairing
             (Some(other), _) => return Err(Error::setting("rope.scaling.type", format!("`{other}` is not known"))),
         }
     };
-    let mut rope = checked(n_dims, theta, sizes, pairing, scaling)?;
+    let mut rope = checked(s, n_dims, theta, sizes, pairing, scaling)?;
     if tensors.has("rope_freqs.weight") {
         rope.freq_factors = Some(tensors.weight("rope_freqs.weight", &pairs)?);
     }
@@ -103,7 +135,7 @@ pub(crate) fn from_config(
         "linear" => RopeScaling::Linear { factor: need(factor, "factor")? },
         "dynamic" => RopeScaling::Dynamic {
             factor: need(factor, "factor")?,
-            context: need(max_positions, "max_position_embeddings")? as usize,
+            context: need(max_positions, "max_position_embeddings")?.max(1.0) as usize,
         },
         "llama3" => RopeScaling::Llama3 {
             factor: need(factor, "factor")?,
@@ -161,5 +193,5 @@ pub(crate) fn from_config(
         }
         other => return Err(Error::setting("rope_type", format!("`{other}` is not known"))),
     };
-    checked(n_dims, theta, sizes, pairing, scaling)
+    checked(s, n_dims, theta, sizes, pairing, scaling)
 }

@@ -64,8 +64,8 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// What a key is called in messages.
-    fn name(&self, gguf: &str, hf: &str) -> String {
+    /// What a key is called in messages: as the file calls it.
+    pub fn name(&self, gguf: &str, hf: &str) -> String {
         self.gguf(gguf).map_or_else(|| hf.to_owned(), |(_, key)| key)
     }
 
@@ -78,7 +78,8 @@ impl<'a> Settings<'a> {
         };
         match found {
             None => Ok(None),
-            Some(Some(n)) if n < 1 << 32 => Ok(Some(n as usize)),
+            // Sums and products of two sizes must fit a 32-bit machine's `usize`, or be checked.
+            Some(Some(n)) if n < 1 << 31 => Ok(Some(n as usize)),
             Some(Some(n)) => Err(Error::setting(self.name(gguf, hf), format!("{n} is out of all proportion"))),
             Some(None) => Err(Error::setting(self.name(gguf, hf), "is not a whole number")),
         }

@@ -14,7 +14,8 @@ pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<Mo
     let interval = r.settings.count("", "no_rope_layer_interval")?.filter(|&n| n > 0).unwrap_or(4);
     // The list says 1 where a layer does rotate.
     let listed = r.settings.field("no_rope_layers");
-    let rotates = |layer: usize| listed.and_then(|list| truthy(list, layer)).unwrap_or((layer + 1) % interval != 0);
+    let rotates =
+        |layer: usize| listed.and_then(|list| truthy(list, layer)).unwrap_or(!(layer + 1).is_multiple_of(interval));
     let slides = r.settings.flag("use_sliding_window");
     let mut layers = vec![];
     for (layer, window) in r.windows(|layer| slides && !rotates(layer))?.into_iter().enumerate() {

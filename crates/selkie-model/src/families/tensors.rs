@@ -69,10 +69,10 @@ impl<'a> Tensors<'a> {
         }
         let translate = |stem: &str| self.names.iter().chain(COMMON).find(|(gguf, _)| *gguf == stem).map(|(_, hf)| *hf);
         // One of many: `ffn_gate.3` is looked up as `ffn_gate.#`.
-        if let Some((many, number)) = stem.rsplit_once('.').filter(|(_, n)| n.bytes().all(|b| b.is_ascii_digit())) {
-            if let Some(hf) = translate(&format!("{many}.#")) {
-                return format!("{layer}{}", hf.replace('#', number));
-            }
+        if let Some((many, number)) = stem.rsplit_once('.').filter(|(_, n)| n.bytes().all(|b| b.is_ascii_digit()))
+            && let Some(hf) = translate(&format!("{many}.#"))
+        {
+            return format!("{layer}{}", hf.replace('#', number));
         }
         format!("{layer}{}", translate(stem).unwrap_or(stem))
     }

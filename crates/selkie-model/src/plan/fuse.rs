@@ -39,7 +39,7 @@ fn linear_glu(ops: &[Op], once: impl Fn(BufferId) -> bool) -> Option<(Op, usize)
     let [Op::Linear { x, product: gate }, Op::Linear { x: x2, product: up }, glu, ..] = ops else { return None };
     let Op::Glu { gate: g, up: u, activation, out } = glu else { return None };
     let fits = x == x2 && *g == gate.out && *u == up.out && once(*g) && once(*u);
-    fits.then(|| (Op::LinearGlu { x: *x, gate: *gate, up: *up, activation: *activation, out: *out }, 3))
+    fits.then_some((Op::LinearGlu { x: *x, gate: *gate, up: *up, activation: *activation, out: *out }, 3))
 }
 
 /// A product that is added to the stream.
@@ -47,7 +47,7 @@ fn linear_add(ops: &[Op], once: impl Fn(BufferId) -> bool) -> Option<(Op, usize)
     let [Op::Linear { x, product }, Op::Add { x: residual, y, scale, out }, ..] = ops else { return None };
     let fits = *y == product.out && once(*y) && *residual != product.out;
     let (weight, bias) = (product.weight, product.bias);
-    fits.then(|| (Op::LinearAdd { x: *x, weight, bias, residual: *residual, scale: *scale, out: *out }, 2))
+    fits.then_some((Op::LinearAdd { x: *x, weight, bias, residual: *residual, scale: *scale, out: *out }, 2))
 }
 
 /// Products of one input.
@@ -61,5 +61,5 @@ fn linears(ops: &[Op]) -> Option<(Op, usize)> {
         })
         .collect();
     let n = products.len();
-    (n > 1).then(|| (Op::Linears { x: *x, products }, n))
+    (n > 1).then_some((Op::Linears { x: *x, products }, n))
 }

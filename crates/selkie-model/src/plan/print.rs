@@ -1,56 +1,137 @@
 //! The plan as text: what `selkie plan` shows.
 
-use std::fmt::Write;
+use std::{fmt::Write, ops::RangeInclusive};
 
-use super::{BufferId, Op, Plan, Product, Rows, SlotId};
-use crate::{ModelSpec, WeightId};
+use super::{BufferId, Op, Plan, Product, Rows};
+use crate::{
+    ModelSpec, WeightId,
+    rope::{RopeScaling, RopeSpec},
+    weights::{Part, Weight},
+};
+
+/// The widest that a column grows before longer entries push what follows to the right.
+const WIDEST: usize = 64;
+
+/// Stands for a slot's number in an expression.
+const SLOT: &str = "…";
+
+/// One op in columns, or the same op of several layers.
+struct Line {
+    outputs: String,
+    expression: String,
+    /// Which of the state's slots it uses, one a layer.
+    slots: Option<RangeInclusive<u32>>,
+    shape: String,
+    types: String,
+}
+
+impl Line {
+    /// The same op but for the slot of its layer.
+    fn is_like(&self, other: &Line) -> bool {
+        (&self.outputs, &self.expression, &self.shape, &self.types)
+            == (&other.outputs, &other.expression, &other.shape, &other.types)
+    }
+
+    /// Stands for `later` too.
+    fn reach(&mut self, later: Line) {
+        if let (Some(slots), Some(more)) = (&mut self.slots, later.slots) {
+            *slots = *slots.start()..=*more.end();
+        }
+    }
+
+    fn right_side(&self) -> String {
+        match &self.slots {
+            None => self.expression.clone(),
+            Some(slots) if slots.start() == slots.end() => self.expression.replace(SLOT, &slots.start().to_string()),
+            Some(slots) => self.expression.replace(SLOT, &format!("{} to {}", slots.start(), slots.end())),
+        }
+    }
+}
+
+/// Neighbouring layers that have the same lines, or what stands before and after all layers.
+struct Group {
+    layers: Option<RangeInclusive<usize>>,
+    lines: Vec<Line>,
+}
 
 impl Plan {
     /// The plan as a table, one line an op; neighbouring layers of one form are printed once.
+    ///
+    /// Columns: what is written, what it is made of, its shape, the stored types of the matrices read.
     pub fn print(&self, spec: &ModelSpec) -> String {
+        let groups = self.groups(spec);
+        let width = |column: &dyn Fn(&Line) -> usize| {
+            groups.iter().flat_map(|g| &g.lines).map(column).filter(|&n| n <= WIDEST).max().unwrap_or(0)
+        };
+        let outputs = width(&|l| l.outputs.chars().count());
+        let expression = width(&|l| l.right_side().chars().count());
+        let shape = width(&|l| l.shape.chars().count());
         let mut text = String::new();
-        let mut groups: Vec<(Option<usize>, usize, Vec<String>)> = vec![];
-        let mut at = 0;
-        while at < self.ops.len() {
-            let layer = self.layer_of[at];
-            let run = self.layer_of[at..].iter().take_while(|l| **l == layer).count();
-            let lines = self.ops[at..at + run].iter().map(|op| self.line(op, spec)).collect::<Vec<_>>();
-            at += run;
-            match groups.last_mut() {
-                Some((Some(_), count, same)) if layer.is_some() && *same == lines => *count += 1,
-                _ => groups.push((layer, 1, lines)),
-            }
-        }
-        for (layer, count, lines) in groups {
-            let heading = match layer {
-                Some(first) if count > 1 => {
-                    format!("layers {first} to {} ({count} of them)   {}", first + count - 1, self.layers[first])
-                }
-                Some(only) => format!("layer {only}   {}", self.layers[only]),
-                None => String::new(),
+        for group in &groups {
+            let heading = match &group.layers {
+                Some(layers) => self.heading(layers),
+                None if text.is_empty() => "embedding".into(),
+                None => "head".into(),
             };
-            if !heading.is_empty() {
-                let _ = writeln!(text, "{heading}");
+            let _ = writeln!(text, "{}{heading}", if text.is_empty() { "" } else { "\n" });
+            for l in &group.lines {
+                let (left, right) = (&l.outputs, l.right_side());
+                let line = format!("  {left:<outputs$} = {right:<expression$}   {:<shape$}   {}", l.shape, l.types);
+                let _ = writeln!(text, "{}", line.trim_end());
             }
-            lines.iter().for_each(|line| {
-                let _ = writeln!(text, "  {line}");
-            });
         }
         text
     }
 
-    fn line(&self, op: &Op, spec: &ModelSpec) -> String {
-        let outputs: Vec<&str> = op.outputs().iter().map(|b| self.buffer(*b).name).collect();
-        let text = format!("{:<8} = {}", outputs.join(", "), self.expression(op, spec));
-        let shapes: Vec<String> = op.outputs().iter().map(|b| self.shape(*b)).collect();
-        let types = self.types(op, spec);
-        format!("{text:<58} {:<26} {types}", shapes.join(" ")).trim_end().to_owned()
+    fn groups(&self, spec: &ModelSpec) -> Vec<Group> {
+        let mut groups: Vec<Group> = vec![];
+        let mut at = 0;
+        while at < self.ops.len() {
+            let layer = self.layer_of[at];
+            let run = self.layer_of[at..].iter().take_while(|l| **l == layer).count();
+            let lines: Vec<Line> = self.ops[at..at + run].iter().map(|op| self.line(op, spec)).collect();
+            at += run;
+            if let (Some(layer), Some(Group { layers: Some(layers), lines: same })) = (layer, groups.last_mut())
+                && same.len() == lines.len()
+                && same.iter().zip(&lines).all(|(a, b)| a.is_like(b))
+            {
+                *layers = *layers.start()..=layer;
+                same.iter_mut().zip(lines).for_each(|(a, b)| a.reach(b));
+                continue;
+            }
+            groups.push(Group { layers: layer.map(|n| n..=n), lines });
+        }
+        groups
     }
 
-    fn shape(&self, buffer: BufferId) -> String {
-        let buffer = self.buffer(buffer);
-        let rows = if buffer.rows == Rows::All { "rows" } else { "outputs" };
-        format!("[{rows}, {}]", buffer.width)
+    fn heading(&self, layers: &RangeInclusive<usize>) -> String {
+        let (first, last) = (*layers.start(), *layers.end());
+        let what = &self.layers[first];
+        match last - first {
+            0 => format!("layer {first}   {what}"),
+            more => format!("layers {first} to {last} ({} of them)   {what}", more + 1),
+        }
+    }
+
+    fn line(&self, op: &Op, spec: &ModelSpec) -> Line {
+        let outputs: Vec<&str> = op.outputs().iter().map(|b| self.buffer(*b).name).collect();
+        Line {
+            outputs: outputs.join(", "),
+            expression: self.expression(op, spec),
+            slots: match op {
+                Op::Attention(a) => Some(a.cache.0..=a.cache.0),
+                _ => None,
+            },
+            shape: self.shape(&op.outputs()),
+            types: self.types(op, spec),
+        }
+    }
+
+    /// `[rows, 64]`, or `[rows, 64 | 32 | 32]` for several outputs, which have the same rows.
+    fn shape(&self, outputs: &[BufferId]) -> String {
+        let all = outputs.iter().all(|b| self.buffer(*b).rows == Rows::All);
+        let widths: Vec<String> = outputs.iter().map(|b| self.buffer(*b).width.to_string()).collect();
+        format!("[{}, {}]", if all { "rows" } else { "outputs" }, widths.join(" | "))
     }
 
     /// The stored types of the matrices that an op reads.
@@ -71,22 +152,28 @@ impl Plan {
 
     fn expression(&self, op: &Op, spec: &ModelSpec) -> String {
         let b = |id: BufferId| self.buffer(id).name;
-        let w = |id: WeightId| short(&spec.weights.get(id).name).to_owned();
-        let linear = |x: BufferId, p: &Product| {
-            let bias = p.bias.map(|id| format!(" + {}", w(id))).unwrap_or_default();
-            format!("linear({}, {}){bias}", b(x), w(p.weight))
+        let w = |id: WeightId| name(spec.weights.get(id));
+        let factors = |p: &Product| match p.bias {
+            Some(bias) => format!("{}, {}", w(p.weight), w(bias)),
+            None => w(p.weight),
         };
+        let linear = |x: BufferId, p: &Product| format!("linear({}, {})", b(x), factors(p));
         let scaled = |scale: f32| if scale == 1.0 { String::new() } else { format!("{scale} · ") };
         match op {
             Op::Embed { table, scale, .. } => format!("{}embed(ids, {})", scaled(*scale), w(*table)),
             Op::RmsNorm { x, weight, .. } => format!("rms_norm({}, {})", b(*x), w(*weight)),
             Op::Linear { x, product } => linear(*x, product),
-            Op::Rope { x, rope, .. } => format!("rope({}, positions, {})", b(*x), spec.ropes[*rope].n_dims),
+            Op::Rope { x, rope, head_dim, .. } => {
+                let rope = &spec.ropes[*rope];
+                let part = if rope.n_dims < *head_dim { format!(", first {}", rope.n_dims) } else { String::new() };
+                format!("rope({}, positions, base {}{part}{})", b(*x), rope.theta, stretched(rope))
+            }
             Op::Attention(a) => {
-                let SlotId(_) = a.cache;
+                let usual = (a.head_dim as f32).sqrt().recip();
+                let scale = if a.scale == usual { String::new() } else { format!(", scale {}", a.scale) };
                 let window = a.window.map(|n| format!(", window {n}")).unwrap_or_default();
                 let cap = a.softcap.map(|c| format!(", soft cap {c}")).unwrap_or_default();
-                format!("attention({}, {}, {}, kv_cache{window}{cap})", b(a.q), b(a.k), b(a.v))
+                format!("attention({}, {}, {}, kv_cache[{SLOT}]{scale}{window}{cap})", b(a.q), b(a.k), b(a.v))
             }
             Op::Glu { gate, up, activation, .. } => format!("{}({}) · {}", activation.name(), b(*gate), b(*up)),
             Op::Mixture { x, mixture: m, .. } => {
@@ -97,7 +184,7 @@ impl Plan {
             Op::SoftCap { x, cap, .. } => format!("{cap} · tanh({} / {cap})", b(*x)),
             Op::TakeRows { x, .. } => format!("{}[outputs]", b(*x)),
             Op::Linears { x, products } => {
-                let names: Vec<String> = products.iter().map(|p| w(p.weight)).collect();
+                let names: Vec<String> = products.iter().map(factors).collect();
                 format!("linear({}, {})", b(*x), names.join(" | "))
             }
             Op::LinearGlu { x, gate, up, activation, .. } => {
@@ -108,6 +195,30 @@ impl Plan {
                 format!("{} + {}{}", b(*residual), scaled(*scale), linear(*x, &product))
             }
         }
+    }
+}
+
+/// How a rotary embedding is stretched, where it is.
+fn stretched(rope: &RopeSpec) -> String {
+    match &rope.scaling {
+        RopeScaling::None if rope.freq_factors.is_some() => ", divisors".into(),
+        RopeScaling::None => String::new(),
+        RopeScaling::Linear { factor } => format!(", linear {factor}"),
+        RopeScaling::Dynamic { factor, .. } => format!(", dynamic {factor}"),
+        RopeScaling::Llama3 { factor, .. } => format!(", llama3 {factor}"),
+        RopeScaling::Yarn { factor, .. } => format!(", yarn {factor}"),
+        RopeScaling::LongRope { .. } => ", longrope".into(),
+    }
+}
+
+/// A weight's short name; with its rows where it is some of a tensor's: `attn_qkv[64..96]`.
+fn name(weight: &Weight) -> String {
+    let short = short(&weight.name);
+    match &weight.parts[..] {
+        [Part { tensor, rows, row_len }] if rows.len() * row_len < tensor.elements() => {
+            format!("{short}[{}..{}]", rows.start, rows.end)
+        }
+        _ => short.to_owned(),
     }
 }
 
