@@ -150,7 +150,7 @@ impl Pool {
         // Closes the job: from now on no worker enters. Those inside end their tasks, and with them all use of `task`.
         shared.state.0.fetch_add(GENERATION, Ordering::Relaxed);
         let mut spins = 0u32;
-        while shared.state.0.load(Ordering::Acquire) % GENERATION != 0 {
+        while !shared.state.0.load(Ordering::Acquire).is_multiple_of(GENERATION) {
             pause(&mut spins);
         }
         let theirs = lock(&shared.panic).take();

@@ -181,7 +181,7 @@ impl CpuExecutor {
     }
 
     fn op(&mut self, op: &Op, batch: &Batch<'_>, caches: &mut [&mut Caches]) -> Result<()> {
-        let done = match op {
+        match op {
             Op::Embed { table, scale, out } => {
                 self.write(*out, None, batch, |e, out| e.embed(*table, *scale, batch, out))
             }
@@ -263,8 +263,7 @@ impl CpuExecutor {
                 }
                 Ok(())
             }),
-        };
-        done
+        }
     }
 
     fn embed(&self, table: WeightId, scale: f32, batch: &Batch<'_>, out: &mut [f32]) -> Result<()> {

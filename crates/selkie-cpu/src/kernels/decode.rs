@@ -1,5 +1,5 @@
 //! Stored weights to f32, for the exact path and for single rows.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, clippy::needless_range_loop)]
 
 use selkie_formats::{DType, quant};
 

@@ -1,5 +1,5 @@
 //! Keys and values of past positions.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, clippy::needless_range_loop)]
 
 use std::ops::Range;
 

@@ -35,7 +35,7 @@ pub(crate) fn silu<S: Simd>(s: S, x: S::F) -> S::F {
 /// The tanh approximation of the Gaussian error linear unit: x/2 (1 + tanh(u)) is x sigmoid(2u).
 #[inline(always)]
 pub(crate) fn gelu_tanh<S: Simd>(s: S, x: S::F) -> S::F {
-    const TWICE_ROOT_2_PI: f32 = 1.595_769_1;
+    const TWICE_ROOT_2_PI: f32 = 1.595_769;
     let cubic = s.fma(s.mul(s.splat(0.044_715), x), s.mul(x, x), x);
     s.mul(x, sigmoid(s, s.mul(s.splat(TWICE_ROOT_2_PI), cubic)))
 }
@@ -54,7 +54,7 @@ pub(crate) fn gelu_erf<S: Simd>(s: S, x: S::F) -> S::F {
         0.154_153_6,
         0.146_733_47,
         0.158_771_58,
-        0.157_922_81,
+        0.157_922_8,
     ];
     let one = s.splat(1.0);
     let z = s.mul(s.abs(x), s.splat(std::f32::consts::FRAC_1_SQRT_2));

@@ -1,5 +1,5 @@
 //! Super-blocks of 256 weights: eight groups whose scales are quantised themselves.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, clippy::needless_range_loop)]
 
 use selkie_formats::DType;
 
