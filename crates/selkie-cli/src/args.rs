@@ -143,10 +143,27 @@ pub fn read_stdin() -> Result<String> {
     String::from_utf8(bytes).context("standard input")
 }
 
+/// The largest file that is read whole.
+const LARGEST: u64 = 1 << 30;
+
+/// The bytes of a plain file: pipes may never end, and devices do not.
+pub fn read_file(path: &std::path::Path) -> Result<Vec<u8>> {
+    let read = || -> Result<Vec<u8>> {
+        let found = fs::metadata(path)?;
+        if !found.is_file() {
+            bail!("is not a file");
+        }
+        if found.len() > LARGEST {
+            bail!("{} bytes are more than are read at once ({LARGEST})", found.len());
+        }
+        Ok(fs::read(path)?)
+    };
+    read().with_context(|| path.display().to_string())
+}
+
 /// A JSON file.
 pub fn read_json(path: &std::path::Path) -> Result<serde_json::Value> {
-    let bytes = fs::read(path).with_context(|| path.display().to_string())?;
-    serde_json::from_slice(&bytes).with_context(|| path.display().to_string())
+    serde_json::from_slice(&read_file(path)?).with_context(|| path.display().to_string())
 }
 
 /// A wrong use of flags.

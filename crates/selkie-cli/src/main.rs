@@ -79,8 +79,24 @@ fn main() -> ExitCode {
         // Whoever read our output has gone: no reason to complain to the others.
         Err(error) if terminal::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            terminal::note(format_args!("selkie: {error:#}"));
+            terminal::note(one_line(&format!("selkie: {error:#}")));
             ExitCode::from(if error.is::<args::Usage>() { 2 } else { 1 })
         }
+    }
+}
+
+/// A message as one line: what files and users put into it may hold line breaks and escapes, and go on for ever.
+fn one_line(message: &str) -> String {
+    const LONGEST: usize = 2000;
+    let mut line = String::new();
+    for piece in message.split(['\n', '\r']).map(str::trim).filter(|piece| !piece.is_empty()) {
+        if !line.is_empty() {
+            line.push_str("; ");
+        }
+        piece.chars().for_each(|c| if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) });
+    }
+    match line.char_indices().nth(LONGEST) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None => line,
     }
 }

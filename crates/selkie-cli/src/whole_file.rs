@@ -1,12 +1,13 @@
 //! Files that appear under their name when they are whole.
 
 use std::{
+    ffi::{OsStr, OsString},
     fs::{self, File},
     io::BufWriter,
-    path::{Path, PathBuf},
+    path::Path,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 /// Writes the file at `path` with what `write` gives back: first beside it, under a name ending in `.part`, then renamed.
 /// What is no plain file (`/dev/null`, a pipe) is written to as it is.
@@ -24,21 +25,41 @@ fn replace(path: &Path, write: impl FnOnce(BufWriter<File>) -> Result<BufWriter<
         write(BufWriter::new(File::options().write(true).open(&path)?))?.into_inner().map_err(|e| e.into_error())?;
         return Ok(());
     }
-    let part = beside(&path);
-    let written = write(BufWriter::new(File::create(&part)?))
-        .and_then(|out| Ok(out.into_inner().map_err(|e| e.into_error())?.sync_all()?))
-        .and_then(|()| Ok(fs::rename(&part, &path)?));
-    if written.is_err() {
-        // The error that is reported is the one of writing.
-        let _ = fs::remove_file(&part);
-    }
-    written
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut prefix = OsString::from(".");
+    prefix.push(path.file_name().unwrap_or_default());
+    // A name of its own: two that write the same file at once each finish theirs, and the last one stays.
+    let part = part_file(&prefix).tempfile_in(folder)?;
+    let out = write(BufWriter::new(part.as_file().try_clone()?))?;
+    out.into_inner().map_err(|e| e.into_error())?.sync_all()?;
+    part.persist(&path).map_err(|e| e.error)?;
+    Ok(())
 }
 
-fn beside(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".part");
-    path.with_file_name(name)
+fn part_file(prefix: &OsStr) -> tempfile::Builder<'_, 'static> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(prefix).suffix(".part");
+    #[cfg(unix)]
+    {
+        // As any file that a program makes: what the user's mask leaves of it.
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(fs::Permissions::from_mode(0o666));
+    }
+    builder
+}
+
+/// Refuses an output that is one of the inputs, under whatever name.
+///
+/// # Errors
+/// Names the output.
+pub fn refuse_input<'a>(output: &Path, inputs: impl IntoIterator<Item = &'a Path>) -> Result<()> {
+    for input in inputs {
+        // Where either cannot be looked at, they are not the same.
+        if same_file::is_same_file(input, output).unwrap_or(false) {
+            bail!("{}: would be written over itself: it is read as well", output.display());
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

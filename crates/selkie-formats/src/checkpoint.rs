@@ -38,10 +38,16 @@ impl Checkpoint {
             None => return Err(no_sources()),
         };
         if magic[..] == gguf::MAGIC {
-            Self::open_gguf(sources).await
-        } else {
-            Self::open_safetensors(sources, None).await
+            return Self::open_gguf(sources).await;
         }
+        let first = &sources[0];
+        let header = first.read(0..first.len().min(8)).await?;
+        // A safetensors file begins with the length of its header.
+        if header.first_chunk().is_none_or(|bytes| u64::from_le_bytes(*bytes) > first.len() - 8) {
+            let what = format!("neither GGUF nor safetensors ({} bytes)", first.len());
+            return Err(Error::Header { file: first.name().to_owned(), offset: 0, what });
+        }
+        Self::open_safetensors(sources, None).await
     }
 
     /// Opens a GGUF file, or all parts of a split one in their order.

@@ -30,8 +30,23 @@ pub enum Error {
         error: selkie_model::Error,
     },
     /// The tokenizer or chat template could not be read, or could not do what was asked.
-    #[error(transparent)]
-    Text(#[from] selkie_text::Error),
+    #[error("{model}: {error}")]
+    Text {
+        /// The model.
+        model: String,
+        /// What is wrong.
+        error: selkie_text::Error,
+    },
+    /// More positions than the model was made for.
+    #[error("{model}: {wanted} tokens are asked for, but its context holds {context}")]
+    PastContext {
+        /// The model.
+        model: String,
+        /// Positions asked for.
+        wanted: usize,
+        /// What it was made for.
+        context: usize,
+    },
     /// The model has no tokenizer, so that it knows ids only.
     #[error("{0} has no tokenizer: only commands that take token ids can use it")]
     NoTokenizer(String),
@@ -55,4 +70,10 @@ pub enum Error {
     /// The backend that was asked for is not there.
     #[error("{0}")]
     Backend(String),
+}
+
+impl Error {
+    pub(crate) fn text(model: &str, error: selkie_text::Error) -> Self {
+        Error::Text { model: model.to_owned(), error }
+    }
 }

@@ -53,11 +53,16 @@ impl ModelFiles {
         } else if let Some(gguf) = only_gguf(&folder) {
             (split_parts(&gguf), None)
         } else {
-            return Err(error("holds neither model.safetensors (or its index) nor a single .gguf"));
+            return Err(error("holds no model.safetensors (nor its index), and not exactly one .gguf model"));
         };
         let beside = folder.join("config.json");
         let config = config.map(Path::to_owned).or_else(|| beside.is_file().then_some(beside));
         Ok(Self { name, weights, index, config, folder })
+    }
+
+    /// Every file that is read: weights, index and configuration.
+    pub fn all(&self) -> impl Iterator<Item = &Path> {
+        self.weights.iter().chain(&self.index).chain(&self.config).map(PathBuf::as_path)
     }
 
     /// Opens the files and reads their headers.
@@ -116,7 +121,8 @@ impl Opened {
         if let Some(metadata) = &self.checkpoint.gguf
             && metadata.get_str("tokenizer.ggml.model").is_some_and(|model| model != "none" && model != "no_vocab")
         {
-            return Ok(Tokenizer::from_gguf(&GgufVocab::from_metadata(metadata)?)?);
+            let read = GgufVocab::from_metadata(metadata).and_then(|vocab| Tokenizer::from_gguf(&vocab));
+            return read.map_err(|error| Error::text(&self.files.name, error));
         }
         let file = |name: &str| {
             let path = self.files.folder.join(name);
@@ -126,16 +132,27 @@ impl Opened {
             return Err(Error::NoTokenizer(self.files.name.clone()));
         };
         let (config, template) = (file("tokenizer_config.json")?, file("chat_template.jinja")?);
-        Ok(Tokenizer::from_huggingface(&HuggingFaceFiles {
+        let chat_template = template.as_deref().map(str::from_utf8).transpose();
+        let chat_template = chat_template.map_err(|e| Error::File {
+            path: self.files.folder.join("chat_template.jinja").display().to_string(),
+            what: e.to_string(),
+        })?;
+        Tokenizer::from_huggingface(&HuggingFaceFiles {
             tokenizer: &tokenizer,
             config: config.as_deref(),
-            chat_template: template.as_deref().and_then(|t| std::str::from_utf8(t).ok()),
-        })?)
+            chat_template,
+        })
+        .map_err(|error| Error::text(&self.files.name, error))
     }
 }
 
+/// A file beside the weights; pipes and devices, which may never end, are none.
 fn read(path: &Path) -> Result<Vec<u8>> {
-    fs::read(path).map_err(|e| Error::File { path: path.display().to_string(), what: e.to_string() })
+    let error = |what: String| Error::File { path: path.display().to_string(), what };
+    if !fs::metadata(path).map_err(|e| error(e.to_string()))?.is_file() {
+        return Err(error("is not a file".into()));
+    }
+    fs::read(path).map_err(|e| error(e.to_string()))
 }
 
 /// The file itself, or every part where its name says that it is one of several.
@@ -147,8 +164,13 @@ fn split_parts(path: &Path) -> Vec<PathBuf> {
     }
 }
 
+/// The GGUF model in a folder: a single file, or the first of the parts of one.
 fn only_gguf(folder: &Path) -> Option<PathBuf> {
     let entries = fs::read_dir(folder).ok()?;
-    let mut ggufs = entries.flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "gguf"));
-    ggufs.next().filter(|_| ggufs.next().is_none())
+    let ggufs = entries.flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "gguf"));
+    let mut ggufs: Vec<PathBuf> = ggufs.collect();
+    ggufs.sort();
+    let first = ggufs.first()?;
+    let parts = split_parts(first);
+    ggufs.iter().all(|gguf| parts.contains(gguf)).then(|| first.clone())
 }

@@ -166,7 +166,7 @@ impl Model {
                 break Finish::Stop;
             }
             let text = match &mut detokenizer {
-                Some(detokenizer) => detokenizer.push(id)?,
+                Some(detokenizer) => detokenizer.push(id).map_err(|e| Error::text(self.name(), e))?,
                 None => "",
             };
             match output.push(text) {

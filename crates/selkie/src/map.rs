@@ -20,11 +20,13 @@ impl MappedFile {
     pub fn open(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
         let error = |what: String| Error::File { path: name.clone(), what };
-        let file = File::open(path).map_err(|e| error(e.to_string()))?;
-        let metadata = file.metadata().map_err(|e| error(e.to_string()))?;
+        // Looked at before it is opened: opening a pipe waits for a writer.
+        let metadata = std::fs::metadata(path).map_err(|e| error(e.to_string()))?;
         if !metadata.is_file() {
             return Err(error("is not a file".into()));
         }
+        let file = File::open(path).map_err(|e| error(e.to_string()))?;
+        let metadata = file.metadata().map_err(|e| error(e.to_string()))?;
         let bytes = if metadata.len() == 0 {
             Bytes::new()
         } else {

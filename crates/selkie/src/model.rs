@@ -137,8 +137,11 @@ impl Model {
     /// A sequence without tokens, with room for `capacity` of them.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Where the model was made for fewer positions, or there is no memory for them.
     pub fn session(&self, capacity: usize) -> Result<Session> {
+        if let Some(context) = self.spec.context.filter(|&context| context > 0 && capacity > context) {
+            return Err(Error::PastContext { model: self.name().to_owned(), wanted: capacity, context });
+        }
         Ok(Session { state: self.executor.new_state(capacity)?, tokens: vec![], capacity })
     }
 

@@ -53,7 +53,7 @@ impl TextSide {
         if let Some(template) = self.template.get() {
             return Ok(template.as_ref());
         }
-        let template = self.tokenizer()?.chat_template(None)?;
+        let template = self.tokenizer()?.chat_template(None).map_err(|e| self.error(e))?;
         Ok(self.template.get_or_init(|| template).as_ref())
     }
 
@@ -64,7 +64,7 @@ impl TextSide {
     /// Where the model has no tokenizer, or the text cannot be expressed.
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>> {
         let options = EncodeOptions { add_special, parse_special: false };
-        Ok(self.tokenizer()?.encode(text.as_bytes(), options)?)
+        self.tokenizer()?.encode(text.as_bytes(), options).map_err(|e| self.error(e))
     }
 
     /// The ids of a rendered prompt: special tokens are parsed, and none is added, since the template writes them itself.
@@ -73,7 +73,7 @@ impl TextSide {
     /// As [`encode`](Self::encode).
     pub fn encode_prompt(&self, prompt: &str) -> Result<Vec<u32>> {
         let options = EncodeOptions { add_special: false, parse_special: true };
-        Ok(self.tokenizer()?.encode(prompt.as_bytes(), options)?)
+        self.tokenizer()?.encode(prompt.as_bytes(), options).map_err(|e| self.error(e))
     }
 
     /// The prompt that the chat template makes of `messages`, a JSON list.
@@ -85,13 +85,18 @@ impl TextSide {
         let template = self.chat_template()?.ok_or_else(no_template)?;
         let tokenizer = self.tokenizer()?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok();
-        Ok(template.render(&RenderInput {
+        let input = RenderInput {
             tools,
             add_generation_prompt,
             now: now.map(|since| CivilTime::from_unix(since.as_secs())),
             bos_token: &tokenizer.token_text(tokenizer.bos()),
             eos_token: &tokenizer.token_text(tokenizer.eos()),
             ..RenderInput::new(messages)
-        })?)
+        };
+        template.render(&input).map_err(|e| self.error(e))
+    }
+
+    fn error(&self, error: selkie_text::Error) -> Error {
+        Error::text(&self.opened.files.name, error)
     }
 }

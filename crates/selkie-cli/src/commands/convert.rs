@@ -1,11 +1,6 @@
 //! `selkie convert`: between formats and quantisations.
 
-use std::{
-    collections::BTreeMap,
-    fs::{self, File},
-    io::BufWriter,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, fs::File, io::BufWriter, path::PathBuf};
 
 use anyhow::{Result, bail};
 use selkie::{
@@ -18,7 +13,7 @@ use selkie::{
     },
 };
 
-use crate::{open, progress, whole_file};
+use crate::{open, progress, terminal, whole_file};
 
 /// Arguments of `convert`.
 #[derive(clap::Args)]
@@ -60,12 +55,26 @@ pub fn run(args: Args) -> Result<()> {
     if from_gguf != to_gguf {
         bail!("converting between GGUF and safetensors is not possible yet: only their types can be changed");
     }
-    if opened.files.weights.iter().any(|file| same_file(file, &args.output)) {
-        bail!("{}: would be written over itself", args.output.display());
-    }
+    whole_file::refuse_input(&args.output, opened.files.all())?;
     let jobs: Vec<Job<'_>> =
         opened.checkpoint.tensors().iter().map(|info| Job { info, dtype: target(info, wanted, to_gguf) }).collect();
+    terminal::catch_interrupts();
+    note_other_types(&jobs, wanted);
     whole_file::write(&args.output, |out| write(&opened, &jobs, out))
+}
+
+/// Says how many matrices could not become what was wanted.
+fn note_other_types(jobs: &[Job<'_>], wanted: Option<DType>) {
+    let Some(wanted) = wanted.filter(|dtype| dtype.is_quantised()) else { return };
+    let others: Vec<&Job<'_>> = jobs.iter().filter(|job| job.dtype != wanted && job.dtype != job.info.dtype).collect();
+    if let Some(first) = others.first() {
+        let (n, len, name) = (others.len(), wanted.block_len(), &first.info.name);
+        let row = first.info.shape.last().copied().unwrap_or(0);
+        terminal::note(format_args!(
+            "{n} matrices (`{name}` first) are stored as {}: rows of {row} do not fill {wanted}'s blocks of {len}",
+            first.dtype
+        ));
+    }
 }
 
 struct Job<'a> {
@@ -94,10 +103,6 @@ fn target(info: &TensorInfo, wanted: Option<DType>, to_gguf: bool) -> DType {
     }
     let row = info.shape.last().copied().unwrap_or(0);
     [wanted, DType::Q8_0, DType::F16].into_iter().find(|dtype| dtype.row_bytes(row).is_some()).unwrap_or(info.dtype)
-}
-
-fn same_file(a: &Path, b: &Path) -> bool {
-    matches!((fs::canonicalize(a), fs::canonicalize(b)), (Ok(a), Ok(b)) if a == b)
 }
 
 fn write(opened: &Opened, jobs: &[Job<'_>], out: BufWriter<File>) -> Result<BufWriter<File>> {
@@ -132,6 +137,9 @@ fn each(opened: &Opened, jobs: &[Job<'_>], mut write: impl FnMut(&[u8]) -> Resul
         let tensor = selkie::block_on(opened.checkpoint.read(job.info))?;
         write(&convert(&tensor, job)?)?;
         bar.inc(1);
+        if terminal::interrupted() {
+            bail!("interrupted");
+        }
     }
     bar.finish_and_clear();
     Ok(())

@@ -64,6 +64,8 @@ pub fn run(args: Args) -> Result<()> {
         let shape = vec![ids.len(), model.spec().vocab_size];
         tensors.push((name("logits", k), DType::F32, shape, le_bytes(logits.iter().map(|v| v.to_le_bytes()))));
     }
+    let inputs = args.batch.as_deref().into_iter().chain(model.opened().files.all());
+    whole_file::refuse_input(&args.out, inputs)?;
     whole_file::write(&args.out, |out| write(out, &tensors))
 }
 

@@ -1,12 +1,16 @@
 //! `selkie perplexity`: how well a model predicts a text.
 
-use std::{fs, io::IsTerminal, path::PathBuf};
+use std::{io::IsTerminal, path::PathBuf};
 
 use anyhow::{Context, Result, bail};
 use selkie::{model_spec::Want, text::EncodeOptions};
 use serde_json::json;
 
-use crate::{args::Run, open, progress, terminal::print_line};
+use crate::{
+    args::{Run, read_file},
+    open, progress,
+    terminal::print_line,
+};
 
 /// Arguments of `perplexity`.
 #[derive(clap::Args)]
@@ -27,10 +31,12 @@ pub struct Args {
 
 /// Runs the command: consecutive windows, each scored from its middle on, so that every scored token has context.
 pub fn run(args: Args) -> Result<()> {
-    let text = fs::read(&args.file).with_context(|| args.file.display().to_string())?;
+    let text = read_file(&args.file)?;
     let mut model = open::model(&args.model, &args.run, true)?;
     let tokenizer = model.text().tokenizer()?.clone();
-    let ids = tokenizer.encode(&text, EncodeOptions { add_special: true, parse_special: false })?;
+    let ids = tokenizer
+        .encode(&text, EncodeOptions { add_special: true, parse_special: false })
+        .with_context(|| args.model.clone())?;
     let window = args.context as usize;
     let windows = ids.len() / window;
     if windows == 0 {

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use selkie::text::EncodeOptions;
 use serde_json::json;
 
@@ -49,7 +49,7 @@ pub fn tokenize(args: TokenizeArgs) -> Result<()> {
     };
     let tokenizer = open::headers(&args.model, None)?.tokenizer()?;
     let options = EncodeOptions { add_special: args.add_special, parse_special: args.parse_special };
-    let ids = tokenizer.encode(text.as_bytes(), options)?;
+    let ids = tokenizer.encode(text.as_bytes(), options).with_context(|| args.model.clone())?;
     let mut out = std::io::stdout().lock();
     if args.json {
         let pieces = ids
@@ -67,7 +67,7 @@ pub fn tokenize(args: TokenizeArgs) -> Result<()> {
 /// Runs `detokenize`: the bytes themselves, special tokens written out.
 pub fn detokenize(args: DetokenizeArgs) -> Result<()> {
     let tokenizer = open::headers(&args.model, None)?.tokenizer()?;
-    let bytes = tokenizer.decode(&args.ids.0, false)?;
+    let bytes = tokenizer.decode(&args.ids.0, false).with_context(|| args.model.clone())?;
     if args.json {
         print_line(json!({ "text": String::from_utf8_lossy(&bytes) }))?;
         return Ok(());

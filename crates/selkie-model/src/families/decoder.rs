@@ -195,6 +195,17 @@ impl<'a> Reader<'a> {
         }))
     }
 
+    /// The activation that the configuration's field `key` names; GGUF files carry none, so `default` is the family's.
+    pub fn activation(&self, key: &str, default: Activation) -> Result<Activation> {
+        let Some(value) = self.settings.field(key) else { return Ok(default) };
+        match value.as_str() {
+            Some("silu" | "swish") => Ok(Activation::Silu),
+            Some("gelu") => Ok(Activation::GeluErf),
+            Some("gelu_pytorch_tanh" | "gelu_new" | "gelu_tanh") => Ok(Activation::GeluTanh),
+            _ => Err(Error::setting(key, format!("{value} is not known (silu, gelu, gelu_pytorch_tanh are)"))),
+        }
+    }
+
     /// The dense feed-forward part of layer `layer`; gate and up in one tensor, gate first, where the file has them so.
     pub fn dense(&mut self, layer: usize, activation: Activation) -> Result<FeedForward> {
         let Sizes { d_model, d_ff, .. } = self.sizes;

@@ -31,11 +31,12 @@ pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<Mo
     };
     let softcap = cap(&r, "attn_logit_softcapping", "attn_logit_softcapping", 50.0)?;
     let logit_softcap = cap(&r, "final_logit_softcapping", "final_logit_softcapping", 30.0)?;
+    let activation = r.activation("hidden_activation", Activation::GeluTanh)?;
     let mut layers = vec![];
     for (layer, window) in r.windows(|layer| layer % 2 == 0)?.into_iter().enumerate() {
         let options = AttentionOptions { window, scale, softcap, ..r.options(rope) };
         let mixer = r.attention(layer, &options)?;
-        let feed_forward = r.dense(layer, Activation::GeluTanh)?;
+        let feed_forward = r.dense(layer, activation)?;
         layers.push(r.sandwich_layer(layer, mixer, feed_forward)?);
     }
     let d_model = r.sizes.d_model;

@@ -31,12 +31,13 @@ pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<Mo
     let cap =
         |key: &str| -> Result<Option<f32>> { Ok(r.settings.number(key, key)?.filter(|&c| c > 0.0).map(|c| c as f32)) };
     let (logit_softcap, softcap) = (cap("final_logit_softcapping")?, cap("attn_logit_softcapping")?);
+    let activation = r.activation("hidden_activation", Activation::GeluTanh)?;
     let mut layers = vec![];
     for (layer, window) in r.windows(|layer| (layer + 1) % pattern != 0)?.into_iter().enumerate() {
         let rope = if window.is_some() { local } else { global };
         let options = AttentionOptions { window, scale, softcap, qk_norm: QkNorm::PerHead, ..r.options(rope) };
         let mixer = r.attention(layer, &options)?;
-        let feed_forward = r.dense(layer, Activation::GeluTanh)?;
+        let feed_forward = r.dense(layer, activation)?;
         layers.push(r.sandwich_layer(layer, mixer, feed_forward)?);
     }
     let d_model = r.sizes.d_model;

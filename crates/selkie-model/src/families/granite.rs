@@ -22,10 +22,11 @@ pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<Mo
     let scale = number("attention.scale", "attention_multiplier")?;
     let default = r.options(rope);
     let options = AttentionOptions { scale: scale.unwrap_or(default.scale), ..default };
+    let activation = r.activation("hidden_act", Activation::Silu)?;
     let mut layers = vec![];
     for layer in 0..r.sizes.n_layers {
         let mixer = r.attention(layer, &options)?;
-        let feed_forward = r.dense(layer, Activation::Silu)?;
+        let feed_forward = r.dense(layer, activation)?;
         let mut built = r.pre_norm_layer(layer, mixer, feed_forward)?;
         built.mixer.iter_mut().for_each(|block| block.residual_scale = residual_scale);
         built.feed_forward.iter_mut().for_each(|block| block.residual_scale = residual_scale);

@@ -22,13 +22,14 @@ pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<Mo
     let mut r = Reader::new(settings, checkpoint, NAMES)?;
     let rope = r.rope(Pairing::Interleaved)?;
     let options = r.options(rope);
+    let activation = r.activation("hidden_act", Activation::Silu)?;
     let mut layers = vec![];
     for layer in 0..r.sizes.n_layers {
         let mixer = r.attention(layer, &options)?;
         let feed_forward = if r.tensors.has(&format!("blk.{layer}.ffn_gate_inp.weight")) {
-            r.mixture(layer, Activation::Silu, Routing::SoftmaxRenormalised)?
+            r.mixture(layer, activation, Routing::SoftmaxRenormalised)?
         } else {
-            r.dense(layer, Activation::Silu)?
+            r.dense(layer, activation)?
         };
         layers.push(r.pre_norm_layer(layer, mixer, feed_forward)?);
     }

@@ -21,10 +21,11 @@ pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<Mo
     let mut r = Reader::new(settings, checkpoint, NAMES)?;
     let rope = r.rope(Pairing::Halves)?;
     let options = AttentionOptions { qk_norm: QkNorm::AllHeads, ..r.options(rope) };
+    let activation = r.activation("hidden_act", Activation::Silu)?;
     let mut layers = vec![];
     for layer in 0..r.sizes.n_layers {
         let mixer = r.attention(layer, &options)?;
-        let feed_forward = r.dense(layer, Activation::Silu)?;
+        let feed_forward = r.dense(layer, activation)?;
         layers.push(Layer {
             mixer: Some(block(None, mixer, Some(r.norm(layer, "post_attention_norm")?))),
             feed_forward: Some(block(None, feed_forward, Some(r.norm(layer, "post_ffw_norm")?))),

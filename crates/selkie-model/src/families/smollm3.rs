@@ -17,11 +17,12 @@ pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<Mo
     let rotates =
         |layer: usize| listed.and_then(|list| truthy(list, layer)).unwrap_or(!(layer + 1).is_multiple_of(interval));
     let slides = r.settings.flag("use_sliding_window");
+    let activation = r.activation("hidden_act", Activation::Silu)?;
     let mut layers = vec![];
     for (layer, window) in r.windows(|layer| slides && !rotates(layer))?.into_iter().enumerate() {
         let options = AttentionOptions { window, rope: rotates(layer).then_some(rope), ..r.options(rope) };
         let mixer = r.attention(layer, &options)?;
-        let feed_forward = r.dense(layer, Activation::Silu)?;
+        let feed_forward = r.dense(layer, activation)?;
         layers.push(r.pre_norm_layer(layer, mixer, feed_forward)?);
     }
     r.finish(layers)

@@ -1,10 +1,12 @@
 //! Chat templates: the model's own Jinja, rendered as its authors' tools render it.
 
+mod apart;
 mod clock;
 mod environment;
 mod python;
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use minijinja::value::Serde;
 use minijinja::{Environment, ErrorKind, Value};
@@ -32,14 +34,14 @@ const FUEL: u64 = 3_000_000;
 /// The longest prompt, in bytes.
 const LONGEST_PROMPT: usize = 64 << 20;
 
-/// The largest template source, in bytes. Published ones have up to 30 KB.
-const LONGEST_SOURCE: usize = 4 << 20;
+/// The largest template source, in bytes. Published ones have up to 30 KB, and what is parsed takes stack with its length.
+const LONGEST_SOURCE: usize = 256 << 10;
 
 /// A compiled chat template.
 #[derive(Debug)]
 pub struct ChatTemplate {
     name: String,
-    environment: Environment<'static>,
+    environment: Arc<Environment<'static>>,
 }
 
 /// What a template is rendered with.
@@ -90,12 +92,16 @@ impl ChatTemplate {
             let what = format!("{} bytes of source are more than {LONGEST_SOURCE}", source.len());
             return Err(Error::Template { name: name.to_owned(), line: None, what });
         }
-        let mut environment = environment::new();
-        environment.set_fuel(Some(FUEL));
-        environment
-            .add_template_owned(TEMPLATE, environment::without_generation_blocks(source))
-            .map_err(|error| describe(name, &error))?;
-        Ok(Self { name: name.to_owned(), environment })
+        let (owned, source) = (name.to_owned(), source.to_owned());
+        let environment = apart::run(name, move || {
+            let mut environment = environment::new();
+            environment.set_fuel(Some(FUEL));
+            environment
+                .add_template_owned(TEMPLATE, environment::without_generation_blocks(&source))
+                .map_err(|error| describe(&owned, &error))?;
+            Ok(environment)
+        })?;
+        Ok(Self { name: name.to_owned(), environment: Arc::new(environment) })
     }
 
     /// One of the built-in templates: `chatml`, `gemma`, `llama2` or `llama3`.
@@ -137,25 +143,31 @@ impl ChatTemplate {
         variables.insert("bos_token".into(), input.bos_token.into());
         variables.insert("eos_token".into(), input.eos_token.into());
         variables.extend(input.extra.into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())));
-        let mut context = Value::from(Serde(&variables));
-        if let Some(now) = input.now {
-            let clock = Value::from_function(move |format: &str| now.format(format));
-            context = minijinja::context! { strftime_now => clock, ..context };
-        }
-        let mut prompt = Bounded { bytes: Vec::new(), overflowed: false };
-        let template = self.environment.get_template(TEMPLATE).map_err(|error| describe(&self.name, &error))?;
-        let rendered = template.render_captured_to(context, &mut prompt).map(|_| ());
-        if prompt.overflowed {
-            let what = format!("the prompt is longer than {LONGEST_PROMPT} bytes");
-            return Err(Error::Template { name: self.name.clone(), line: None, what });
-        }
-        rendered.map_err(|error| describe(&self.name, &error))?;
-        String::from_utf8(prompt.bytes).map_err(|_| Error::Template {
-            name: self.name.clone(),
-            line: None,
-            what: "the prompt is not UTF-8".to_owned(),
-        })
+        let (name, environment, now) = (self.name.clone(), self.environment.clone(), input.now);
+        apart::run(&self.name, move || render(&name, &environment, &variables, now))
     }
+}
+
+fn render(
+    name: &str,
+    environment: &Environment<'_>,
+    variables: &serde_json::Map<String, Json>,
+    now: Option<CivilTime>,
+) -> Result<String> {
+    let mut context = Value::from(Serde(variables));
+    if let Some(now) = now {
+        let clock = Value::from_function(move |format: &str| now.format(format));
+        context = minijinja::context! { strftime_now => clock, ..context };
+    }
+    let mut prompt = Bounded { bytes: Vec::new(), overflowed: false };
+    let template = environment.get_template(TEMPLATE).map_err(|error| describe(name, &error))?;
+    let rendered = template.render_captured_to(context, &mut prompt).map(|_| ());
+    let error = |what: String| Error::Template { name: name.to_owned(), line: None, what };
+    if prompt.overflowed {
+        return Err(error(format!("the prompt is longer than {LONGEST_PROMPT} bytes")));
+    }
+    rendered.map_err(|error| describe(name, &error))?;
+    String::from_utf8(prompt.bytes).map_err(|_| error("the prompt is not UTF-8".to_owned()))
 }
 
 /// What the template is called inside its environment, where nothing else is.
