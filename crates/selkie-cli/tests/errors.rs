@@ -45,7 +45,7 @@ fn folders_without_a_model() {
     let folder = Folder::new();
     let empty = folder.path("");
     for line in all_fail(&folder, &empty) {
-        assert!(line.contains("holds neither model.safetensors"), "{line}");
+        assert!(line.contains("holds no model.safetensors"), "{line}");
     }
     folder.copy("hf/llama-gqa/model.safetensors", "model.safetensors");
     let line = failure(&["generate", &empty, "--ids", "1"]);
