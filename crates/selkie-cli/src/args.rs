@@ -56,9 +56,9 @@ pub struct Sampling {
     /// Choose among tokens at least this likely, relative to the likeliest
     #[arg(long, value_name = "P", default_value_t = 0.0)]
     pub min_p: f32,
-    /// Divide the logits of tokens that occurred; 1 is none
-    #[arg(long, value_name = "X", default_value_t = 1.0)]
-    pub repetition_penalty: f32,
+    /// Divide the logits of tokens that occurred; 1 is none [default: 1.1 in chat, else 1]
+    #[arg(long, value_name = "X")]
+    pub repetition_penalty: Option<f32>,
     /// Take this off a token's logit for each time that it occurred
     #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true)]
     pub frequency_penalty: f32,
@@ -80,14 +80,14 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// The parameters, checked.
-    pub fn params(&self) -> Result<SamplingParams> {
+    /// The parameters, checked. `repetition_penalty` is the command's default.
+    pub fn params(&self, repetition_penalty: f32) -> Result<SamplingParams> {
         let params = SamplingParams {
             temperature: self.temperature,
             top_k: self.top_k,
             top_p: self.top_p,
             min_p: self.min_p,
-            repetition_penalty: self.repetition_penalty,
+            repetition_penalty: self.repetition_penalty.unwrap_or(repetition_penalty),
             frequency_penalty: self.frequency_penalty,
             presence_penalty: self.presence_penalty,
             penalty_window: self.penalty_window,

@@ -43,7 +43,7 @@ pub struct Args {
 pub fn run(args: Args) -> Result<()> {
     let options = GenerateOptions {
         max_tokens: args.max_tokens,
-        sampling: args.sampling.params()?,
+        sampling: args.sampling.params(1.0)?,
         seed: args.sampling.seed(),
         stop: args.sampling.stop.clone(),
         ignore_eos: args.ignore_eos,

@@ -16,6 +16,9 @@ use crate::{
 };
 use conversation::Conversation;
 
+/// Small models, the default one among them, else fall into repeating themselves.
+const REPETITION_PENALTY: f32 = 1.1;
+
 /// Arguments of `chat`.
 #[derive(clap::Args)]
 pub struct Args {
@@ -50,7 +53,7 @@ const CONTEXT: usize = 8192;
 pub fn run(args: Args) -> Result<()> {
     let options = GenerateOptions {
         max_tokens: args.max_tokens,
-        sampling: args.sampling.params()?,
+        sampling: args.sampling.params(REPETITION_PENALTY)?,
         seed: args.sampling.seed(),
         stop: args.sampling.stop.clone(),
         ignore_eos: false,
