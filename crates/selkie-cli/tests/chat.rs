@@ -14,11 +14,11 @@ fn args<'a>(model: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&["chat", "-m", model, "-n", "8", "--temperature", "0"], more].concat()
 }
 
-/// What `generate` makes of the prompt that the template would render.
+/// What `generate` makes of the prompt that the template would render, with a conversation's default penalty.
 fn rendered(model: &str, prompt: &str) -> String {
     let plain = fixture("hf/llama-gqa/model.gguf");
     let ids = text(&["tokenize", model, prompt, "--parse-special"]);
-    text(&["generate", &plain, "--ids", ids.trim(), "-n", "8", "--temperature", "0"])
+    text(&["generate", &plain, "--ids", ids.trim(), "-n", "8", "--temperature", "0", "--repetition-penalty", "1.1"])
 }
 
 fn answer(output: &Output) -> &str {
