@@ -91,7 +91,7 @@ fn one_line(message: &str) -> String {
     let mut line = String::new();
     for piece in message.split(['\n', '\r']).map(str::trim).filter(|piece| !piece.is_empty()) {
         if !line.is_empty() {
-            line.push_str("; ");
+            line.push_str(if line.ends_with(':') { " " } else { "; " });
         }
         piece.chars().for_each(|c| if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) });
     }
