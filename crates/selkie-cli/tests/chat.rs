@@ -41,6 +41,17 @@ fn a_prompt_gets_one_answer() {
 }
 
 #[test]
+fn an_answer_may_be_json() {
+    let folder = Folder::new();
+    let model = chat_model(&folder, TEMPLATE);
+    let answer = text(&args(&model, &["the other", "--json"]));
+    let answer: serde_json::Value = serde_json::from_str(&answer).expect("JSON");
+    let plain = text(&args(&model, &["the other"]));
+    assert_eq!(answer["text"].as_str().expect("text").trim_end(), plain.trim_end());
+    assert!(answer["ids"].is_array() && answer["prompt_tokens"].is_u64() && answer["timings"].is_object(), "{answer}");
+}
+
+#[test]
 fn what_is_piped_in_is_asked() {
     let folder = Folder::new();
     let model = chat_model(&folder, TEMPLATE);

@@ -90,7 +90,8 @@ fn prompt_ids(model: &Model, text: &str, raw: bool) -> Result<Vec<u32>> {
     Ok(model.text().encode(text, true)?)
 }
 
-fn to_json(generated: &Generated, prompt_tokens: usize) -> serde_json::Value {
+/// The object that `--json` prints.
+pub fn to_json(generated: &Generated, prompt_tokens: usize) -> serde_json::Value {
     let t = &generated.timings;
     json!({
         "ids": generated.ids,

@@ -8,8 +8,8 @@ use selkie::{Chat, Error, Finish, GenerateOptions, Generated, Model, models::Fet
 use super::{input::Input, saved, verb::Verb};
 use crate::{
     answer::Answer,
-    commands::generate::summary,
-    terminal::{self, dim},
+    commands::generate::{summary, to_json},
+    terminal::{self, dim, print_line},
 };
 
 /// A conversation, and what it needs to go on.
@@ -27,21 +27,31 @@ pub struct Conversation {
 impl Conversation {
     /// Says `text` and prints the answer as it comes, and below it what it took.
     pub fn say(&mut self, text: &str) -> Result<()> {
-        if text.trim().is_empty() {
-            return Err(Error::EmptyPrompt.into());
-        }
-        let mut answer = Answer::new(true);
-        let generated = self.chat.say(&mut self.model, text, &self.options, &mut |event| answer.hear(event));
-        answer.end()?;
-        let generated = generated.map_err(|error| match error {
-            Error::PromptTooLong { .. } => anyhow::anyhow!("{error}; {ROOM}"),
-            error => error.into(),
-        })?;
+        let generated = self.answer(text, true)?;
         dim(&summary(&generated));
         if let Some(why) = self.cut_short(&generated) {
             dim(&why);
         }
         Ok(())
+    }
+
+    /// Says `text` and prints the answer as a JSON object when it is whole.
+    pub fn say_json(&mut self, text: &str) -> Result<()> {
+        let generated = self.answer(text, false)?;
+        Ok(print_line(to_json(&generated, generated.timings.prompt_tokens))?)
+    }
+
+    fn answer(&mut self, text: &str, shown: bool) -> Result<Generated> {
+        if text.trim().is_empty() {
+            return Err(Error::EmptyPrompt.into());
+        }
+        let mut answer = Answer::new(shown);
+        let generated = self.chat.say(&mut self.model, text, &self.options, &mut |event| answer.hear(event));
+        answer.end()?;
+        generated.map_err(|error| match error {
+            Error::PromptTooLong { .. } => anyhow::anyhow!("{error}; {ROOM}"),
+            error => error.into(),
+        })
     }
 
     /// Why an answer is not whole.

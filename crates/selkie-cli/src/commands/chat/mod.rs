@@ -11,7 +11,7 @@ use anyhow::Result;
 use selkie::{Chat, GenerateOptions, Message};
 
 use crate::{
-    args::{Run, Sampling, read_stdin},
+    args::{Run, Sampling, read_stdin, usage},
     open, terminal,
 };
 use conversation::Conversation;
@@ -40,6 +40,9 @@ pub struct Args {
     /// Tokens that the conversation may take [default: the model's own, 8192 at most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     context: Option<u32>,
+    /// Print one answer as a JSON object
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     sampling: Sampling,
     #[command(flatten)]
@@ -59,6 +62,9 @@ pub fn run(args: Args) -> Result<()> {
         ignore_eos: false,
     };
     let prompt = prompt(args.prompt, args.piped.is_some())?;
+    if args.json && prompt.is_none() {
+        return usage("--json prints one answer: it needs a PROMPT, or text on standard input");
+    }
     let model = open::model(&args.model, &args.run, false)?;
     let capacity = args.context.map_or_else(|| model.spec().context.unwrap_or(CONTEXT).min(CONTEXT), |n| n as usize);
     let mut chat = Chat::new(&model, capacity)?;
@@ -67,7 +73,7 @@ pub fn run(args: Args) -> Result<()> {
     match prompt {
         Some(prompt) => {
             terminal::catch_interrupts();
-            conversation.say(&prompt)
+            if args.json { conversation.say_json(&prompt) } else { conversation.say(&prompt) }
         }
         None => conversation.hold(),
     }
