@@ -69,6 +69,17 @@ pub enum Error {
         /// The executor that made the state.
         found: String,
     },
+    /// A recurrent state was asked to go back further than it remembers.
+    #[error("cannot rewind by {wanted} positions: the state remembers the last {remembered}")]
+    Rewind {
+        /// Positions to forget.
+        wanted: usize,
+        /// Positions that can be forgotten.
+        remembered: usize,
+    },
+    /// A saved state does not fit the model.
+    #[error("saved state: {0}")]
+    Snapshot(String),
     /// An operation met shapes that do not go together.
     #[error("op `{op}`: {what}")]
     Op {

@@ -2,9 +2,12 @@
 
 use std::{any::Any, ops::Range};
 
-use selkie_formats::LocalFuture;
+use selkie_formats::{LocalFuture, Tensor};
 
-use crate::{Error, OpTime, Result};
+use crate::{Error, OpTime, Result, plan::Slot};
+
+/// How far back a state can go: the tokens that speculation, or an edit of the last words, may take back.
+pub const MAX_REWIND: usize = 32;
 
 /// The state of one sequence: attention caches and recurrent states, with the number of positions that they hold.
 ///
@@ -25,11 +28,18 @@ pub trait StateData: Any {
     /// The executor's name, for messages.
     fn executor(&self) -> &'static str;
 
-    /// Forgets every position from `positions` on.
+    /// Forgets every position from `positions` on. On an error nothing has changed.
     ///
     /// # Errors
     /// Where a recurrent state cannot go back that far.
     fn rewind(&mut self, positions: usize) -> Result<()>;
+
+    /// A copy of every array of every slot, in the layout of [`Slot::planes`](crate::plan::Slot::planes): f32, caches f16
+    /// where they are held so.
+    ///
+    /// # Errors
+    /// Where the device cannot be read.
+    fn planes(&self) -> Result<Vec<Tensor>>;
 
     /// For the executor to find its own type.
     fn as_any_mut(&mut self) -> &mut dyn Any;
@@ -44,6 +54,11 @@ impl State {
         Self { positions: 0, data }
     }
 
+    /// A state that holds `positions` already.
+    pub fn restored(data: Box<dyn StateData>, positions: usize) -> Self {
+        Self { positions, data }
+    }
+
     /// How many positions it holds.
     pub fn positions(&self) -> usize {
         self.positions
@@ -54,10 +69,11 @@ impl State {
         State { positions: self.positions, data: self.data.fork() }
     }
 
-    /// Forgets every position from `positions` on.
+    /// Forgets every position from `positions` on. Attention caches go back to any; recurrent states up to
+    /// [`MAX_REWIND`] positions, or to where they were restored.
     ///
     /// # Errors
-    /// Where it holds fewer, or a recurrent state cannot go back that far.
+    /// Where it holds fewer, or a recurrent state cannot go back that far. Nothing has changed then.
     pub fn rewind(&mut self, positions: usize) -> Result<()> {
         if positions > self.positions {
             return Err(Error::Batch(format!("cannot rewind to {positions}: the state holds {}", self.positions)));
@@ -70,6 +86,14 @@ impl State {
     /// Bytes held.
     pub fn bytes(&self) -> usize {
         self.data.bytes()
+    }
+
+    /// What it holds as a value that any executor of the same model can [restore](Executor::restore).
+    ///
+    /// # Errors
+    /// Where the device cannot be read.
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        Ok(Snapshot { positions: self.positions, planes: self.data.planes()? })
     }
 
     /// The executor's own data.
@@ -98,6 +122,38 @@ impl State {
 
 fn foreign(wanted: &str, found: &str) -> Error {
     Error::ForeignState { wanted: wanted.into(), found: found.into() }
+}
+
+/// A state apart from its executor: what is kept on disk, and what passes between executors.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Positions held.
+    pub positions: usize,
+    /// Every array of every slot, as [`Slot::planes`](crate::plan::Slot::planes) says.
+    pub planes: Vec<Tensor>,
+}
+
+impl Snapshot {
+    /// Checks it against a plan's slots.
+    ///
+    /// # Errors
+    /// Names the array that differs, with both shapes.
+    pub fn check(&self, slots: &[Slot]) -> Result<()> {
+        let wanted = slots.iter().enumerate().flat_map(|(slot, s)| {
+            s.planes(self.positions).into_iter().map(move |(name, shape)| (format!("{name} of slot {slot}"), shape))
+        });
+        let mut found = self.planes.iter();
+        for (name, shape) in wanted {
+            let plane = found.next().ok_or_else(|| Error::Snapshot(format!("{name} is missing")))?;
+            if plane.shape != shape {
+                return Err(Error::Snapshot(format!("{name} is {:?}, and the model's is {shape:?}", plane.shape)));
+            }
+        }
+        match found.count() {
+            0 => Ok(()),
+            n => Err(Error::Snapshot(format!("{n} arrays more than the model has"))),
+        }
+    }
 }
 
 /// Some rows of a batch which belong to one sequence, in order.
@@ -192,6 +248,12 @@ pub trait Executor {
     /// # Errors
     /// Where there is no room for it.
     fn new_state(&self, capacity: usize) -> Result<State>;
+
+    /// A state that continues a snapshot, with room for `capacity` positions in all. It cannot go back past the snapshot.
+    ///
+    /// # Errors
+    /// Where the snapshot is not of this model's shapes, or there is no room.
+    fn restore(&self, snapshot: &Snapshot, capacity: usize) -> Result<State>;
 
     /// Runs the batch; each sequence continues its state, which advances by its rows.
     ///

@@ -13,14 +13,26 @@ use crate::{Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WeightId(pub u32);
 
-/// What is done to stored values as they are loaded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+/// What is done to stored values as they are loaded. All but the first give f32, unless they say otherwise.
+#[derive(Clone, Debug, PartialEq, Default)]
 pub enum Transform {
     /// Nothing: the bytes stay as they are, quantised blocks too.
     #[default]
     None,
     /// Adds one: Gemma's safetensors store the norms' weights as offsets from one.
     AddOne,
+    /// `-exp(v)`: what `A_log` means.
+    NegExp,
+    /// `-exp(v)` with `v` held within -10 and 5 (MBJS's Mamba-1).
+    NegExpClamped,
+    /// `-softplus(v)` (MBJS's Mamba-2).
+    NegSoftplus,
+    /// Each row from its end: taps of a convolution that meet the current token first (MBJS).
+    ReverseRows,
+    /// Row after row times its own factor: so many rows, each with its factor.
+    ScaleRows(Vec<(usize, f32)>),
+    /// Each matrix of a stack `[n, in, out]` as `[out, in]`; float types stay as they are, others become f32.
+    Transpose,
 }
 
 /// Some rows of a stored tensor, its axes but the last taken together.
@@ -60,7 +72,7 @@ impl Weight {
 
     /// The stored type, or the first part's where parts differ.
     pub fn dtype(&self) -> DType {
-        if self.transform != Transform::None { DType::F32 } else { self.parts[0].tensor.dtype }
+        self.transform.dtype(self.parts[0].tensor.dtype)
     }
 
     /// Bytes in memory once loaded.
@@ -68,7 +80,7 @@ impl Weight {
         let stored = |p: &Part| p.rows.len() as u64 * p.tensor.dtype.row_bytes(p.row_len).unwrap_or(0) as u64;
         match self.transform {
             Transform::None => self.parts.iter().map(stored).sum(),
-            Transform::AddOne => self.shape.iter().product::<usize>() as u64 * 4,
+            _ => self.rows() as u64 * self.dtype().row_bytes(self.row_len()).unwrap_or(0) as u64,
         }
     }
 }
@@ -108,14 +120,82 @@ impl Weights {
                 parts.push(read_part(checkpoint, part).await?);
             }
             let mut loaded = LoadedWeight { name: weight.name.clone(), shape: weight.shape.clone(), parts };
-            if weight.transform == Transform::AddOne {
-                let values: Vec<f32> = loaded.to_f32()?.iter().map(|v| v + 1.0).collect();
-                loaded.parts = vec![f32_tensor(values, weight.shape.clone())];
+            if weight.transform != Transform::None {
+                weight.transform.apply(&mut loaded)?;
             }
             entries.push(loaded);
         }
         Ok(LoadedWeights { entries })
     }
+}
+
+impl Transform {
+    /// The type that comes out, of a stored type.
+    fn dtype(&self, stored: DType) -> DType {
+        match (self, stored) {
+            (Transform::None, _) | (Transform::Transpose, DType::F16 | DType::BF16) => stored,
+            _ => DType::F32,
+        }
+    }
+
+    /// Changes a weight as it is loaded. Functions of values are computed in f64 and rounded once.
+    fn apply(&self, weight: &mut LoadedWeight) -> Result<()> {
+        let by_value = |weight: &LoadedWeight, f: &dyn Fn(f64) -> f64| -> Result<Vec<f32>> {
+            Ok(weight.to_f32()?.iter().map(|&v| f(f64::from(v)) as f32).collect())
+        };
+        let row_len = weight.row_len();
+        let values = match self {
+            Transform::None => return Ok(()),
+            Transform::AddOne => by_value(weight, &|v| v + 1.0)?,
+            Transform::NegExp => by_value(weight, &|v| -v.exp())?,
+            Transform::NegExpClamped => by_value(weight, &|v| -v.clamp(-10.0, 5.0).exp())?,
+            Transform::NegSoftplus => by_value(weight, &|v| -(v.max(0.0) + (-v.abs()).exp().ln_1p()))?,
+            Transform::ReverseRows => {
+                let mut values = weight.to_f32()?;
+                values.chunks_exact_mut(row_len).for_each(<[f32]>::reverse);
+                values
+            }
+            Transform::ScaleRows(factors) => {
+                let mut values = weight.to_f32()?;
+                let each = factors.iter().flat_map(|&(rows, factor)| std::iter::repeat_n(factor, rows));
+                for (row, factor) in values.chunks_exact_mut(row_len).zip(each) {
+                    row.iter_mut().for_each(|v| *v *= factor);
+                }
+                values
+            }
+            Transform::Transpose => return transpose(weight),
+        };
+        weight.parts = vec![f32_tensor(values, weight.shape.clone())];
+        Ok(())
+    }
+}
+
+/// Each stored matrix `[in, out]` becomes the `[out, in]` that `weight.shape` says.
+fn transpose(weight: &mut LoadedWeight) -> Result<()> {
+    let &[n, out, input] = weight.shape.as_slice() else {
+        return Err(Error::Tensor { tensor: weight.name.clone(), what: "is no stack of matrices".into() });
+    };
+    let halves =
+        weight.parts.iter().all(|p| p.dtype == weight.parts[0].dtype && matches!(p.dtype, DType::F16 | DType::BF16));
+    if halves {
+        let stored: Vec<u8> = weight.parts.iter().flat_map(|p| p.bytes.iter().copied()).collect();
+        let mut bytes = Vec::with_capacity(stored.len());
+        for matrix in stored.chunks_exact(2 * input * out) {
+            for (o, i) in (0..out).flat_map(|o| (0..input).map(move |i| (o, i))) {
+                bytes.extend_from_slice(&matrix[2 * (i * out + o)..][..2]);
+            }
+        }
+        let dtype = weight.parts[0].dtype;
+        weight.parts = vec![Tensor { dtype, shape: vec![n * out, input], bytes: bytes.into() }];
+        return Ok(());
+    }
+    let stored = weight.to_f32()?;
+    let mut values = Vec::with_capacity(stored.len());
+    for matrix in stored.chunks_exact(input * out) {
+        values.extend((0..out).flat_map(|o| (0..input).map(move |i| matrix[i * out + o])));
+    }
+    weight.parts = vec![f32_tensor(values, vec![n * out, input])];
+    Ok(())
 }
 
 async fn read_part(checkpoint: &Checkpoint, part: &Part) -> Result<Tensor> {

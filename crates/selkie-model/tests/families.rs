@@ -9,9 +9,7 @@ use selkie_formats::{
     parse_lenient_json,
 };
 use selkie_model::{
-    Batch, Error, Executor, ModelSpec, Result, Sequence, Want, families, plan,
-    reference::Reference,
-    spec::{FeedForward, Mixer},
+    Batch, Error, Executor, ModelSpec, Result, Sequence, Want, families, plan, reference::Reference, spec::Mixer,
 };
 use selkie_suite::DENSE;
 use serde_json::{Value, json};
@@ -248,10 +246,8 @@ fn gguf_defaults() {
 
     let mixture = |key: &str| {
         let spec = read_with_key("mixtral", key, None).expect("a model");
-        match &spec.layers[0].feed_forward.as_ref().expect("a feed-forward part").inner {
-            FeedForward::Mixture(mixture) => (mixture.n_experts, mixture.n_used),
-            FeedForward::Dense(_) => panic!("no mixture"),
-        }
+        let block = spec.layers[0].feed_forward.as_ref().expect("a feed-forward part");
+        block.inner.mixture().map(|m| (m.n_experts, m.n_used)).expect("a mixture")
     };
     let (n_experts, n_used) = mixture("no such key");
     assert_eq!(mixture("llama.expert_count"), (n_experts, n_used));
@@ -262,7 +258,7 @@ fn gguf_defaults() {
         assert_eq!(spec.vocab_size, 272, "without {key}");
     }
     let head_dim = |spec: ModelSpec| {
-        let Mixer::Attention(a) = &spec.layers[0].mixer.as_ref().expect("a mixer").inner;
+        let Mixer::Attention(a) = &spec.layers[0].mixer.as_ref().expect("a mixer").inner else { panic!("attention") };
         a.head_dim
     };
     assert_eq!(head_dim(read_with_key("llama-gqa", "llama.attention.key_length", None).expect("a model")), 16);

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     Error, Result,
     rope::{Pairing, RopeSpec},
-    spec::{Activation, Attention, Block, Dense, FeedForward, Layer, Linear, Mixer, Mixture, ModelSpec, Norm, Routing},
+    spec::{Activation, Attention, Block, Dense, FeedForward, Layer, Linear, Mixer, ModelSpec, Norm},
     weights::{Transform, WeightId},
 };
 use selkie_formats::Checkpoint;
@@ -127,23 +127,32 @@ impl<'a> Reader<'a> {
         self.norm_of(&format!("blk.{layer}.{name}.weight"), self.sizes.d_model)
     }
 
-    fn norm_of(&mut self, short: &str, width: usize) -> Result<Norm> {
+    /// Norm `short`, over groups of `width` values.
+    pub fn norm_of(&mut self, short: &str, width: usize) -> Result<Norm> {
         let transform = if self.norm_offset { Transform::AddOne } else { Transform::None };
-        Ok(Norm { weight: self.tensors.transformed(short, &[width], transform)?, eps: self.sizes.eps })
+        let weight = self.tensors.transformed(short, &[width], transform)?;
+        Ok(Norm { weight: Some(weight), group: width, eps: self.sizes.eps })
     }
 
-    fn linear(&mut self, short: &str, out: usize, input: usize) -> Result<Linear> {
+    /// A product `[out, input]`, with its bias where the file has one.
+    pub fn linear(&mut self, short: &str, out: usize, input: usize) -> Result<Linear> {
         let weight = self.tensors.weight(&format!("{short}.weight"), &[out, input])?;
         let bias = self.tensors.optional(&format!("{short}.bias"), &[out])?;
-        Ok(Linear { weight, bias })
+        Ok(Linear { weight, bias, low_rank: None })
     }
 
     /// Some rows of a fused product `[total, input]`.
-    fn linear_rows(&mut self, short: &str, total: usize, input: usize, rows: std::ops::Range<usize>) -> Result<Linear> {
+    pub fn linear_rows(
+        &mut self,
+        short: &str,
+        total: usize,
+        input: usize,
+        rows: std::ops::Range<usize>,
+    ) -> Result<Linear> {
         let weight = self.tensors.rows(&format!("{short}.weight"), &[total, input], rows.clone())?;
         let bias = format!("{short}.bias");
         let bias = if self.tensors.has(&bias) { Some(self.tensors.rows(&bias, &[total], rows)?) } else { None };
-        Ok(Linear { weight, bias })
+        Ok(Linear { weight, bias, low_rank: None })
     }
 
     /// The attention of layer `layer`; q, k and v in one tensor where the file has them so.
@@ -178,11 +187,13 @@ impl<'a> Reader<'a> {
             ),
         };
         let o = self.linear(&at("attn_output"), d_model, q_width)?;
-        Ok(Mixer::Attention(Attention {
+        Ok(Mixer::Attention(Box::new(Attention {
             q,
             k,
             v,
             o,
+            gate: None,
+            conv: None,
             q_norm,
             k_norm,
             n_heads,
@@ -192,7 +203,8 @@ impl<'a> Reader<'a> {
             scale: options.scale,
             softcap: options.softcap,
             window: options.window,
-        }))
+            sinks: None,
+        })))
     }
 
     /// The activation that the configuration's field `key` names; GGUF files carry none, so `default` is the family's.
@@ -220,56 +232,13 @@ impl<'a> Reader<'a> {
             )
         };
         let down = self.linear(&at("ffn_down"), d_model, d_ff)?;
-        Ok(FeedForward::Dense(Dense { gate, up, down, activation }))
-    }
-
-    /// The mixture of layer `layer`. How many experts there are and how wide they are is read off the tensors.
-    pub fn mixture(&mut self, layer: usize, activation: Activation, routing: Routing) -> Result<FeedForward> {
-        let d_model = self.sizes.d_model;
-        let at = |name: &str| format!("blk.{layer}.{name}");
-        let router = at("ffn_gate_inp.weight");
-        let info = self.tensors.require(&router)?;
-        // Older writers swap the sizes of a matrix.
-        let n_experts = match info.shape[..] {
-            [n, width] | [width, n] if width == d_model => n,
-            _ => {
-                let (tensor, found) = (info.name.clone(), info.shape.clone());
-                return Err(Error::Shape { tensor, found, wanted: vec![0, d_model] });
-            }
-        };
-        let n_used = self.settings.count("expert_used_count", "num_experts_per_tok")?.unwrap_or(2);
-        if n_used == 0 || n_used > n_experts {
-            let key = self.settings.name("expert_used_count", "num_experts_per_tok");
-            return Err(Error::setting(key, format!("{n_used} of {n_experts} experts")));
-        }
-        let first = match self.tensors.find(&at("ffn_gate_exps.weight")) {
-            Some(stacked) => stacked,
-            None => self.tensors.require(&at("ffn_gate.0.weight"))?,
-        };
-        let values: usize = first.shape.iter().product();
-        let per = if first.shape.len() == 3 { d_model * n_experts } else { d_model };
-        let d_ff = values / per.max(1);
-        let router = self.tensors.weight(&router, &[n_experts, d_model])?;
-        let mut stack = |name: &str, out: usize, input: usize| {
-            let each = |expert: usize| at(&format!("{name}.{expert}.weight"));
-            self.tensors.stack(&at(&format!("{name}_exps.weight")), [n_experts, out, input], each)
-        };
-        Ok(FeedForward::Mixture(Mixture {
-            router,
-            gate: stack("ffn_gate", d_ff, d_model)?,
-            up: stack("ffn_up", d_ff, d_model)?,
-            down: stack("ffn_down", d_model, d_ff)?,
-            activation,
-            n_experts,
-            n_used,
-            d_ff,
-            routing,
-        }))
+        Ok(FeedForward::Dense(Dense { gate: Some(gate), gate_scale: 1.0, up, down, activation }))
     }
 
     /// A layer in the usual form: a norm before each part, none after.
     pub fn pre_norm_layer(&mut self, layer: usize, mixer: Mixer, feed_forward: FeedForward) -> Result<Layer> {
         Ok(Layer {
+            shared: None,
             mixer: Some(block(Some(self.norm(layer, "attn_norm")?), mixer, None)),
             feed_forward: Some(block(Some(self.norm(layer, "ffn_norm")?), feed_forward, None)),
         })
@@ -280,6 +249,7 @@ impl<'a> Reader<'a> {
         let post_mixer = Some(self.norm(layer, "post_attention_norm")?);
         let post_feed_forward = Some(self.norm(layer, "post_ffw_norm")?);
         Ok(Layer {
+            shared: None,
             mixer: Some(block(Some(self.norm(layer, "attn_norm")?), mixer, post_mixer)),
             feed_forward: Some(block(Some(self.norm(layer, "ffn_norm")?), feed_forward, post_feed_forward)),
         })
@@ -326,7 +296,7 @@ impl<'a> Reader<'a> {
     fn head(&mut self, embedding: WeightId, vocab_size: usize) -> Result<Linear> {
         let tied = self.settings.flag("tie_word_embeddings") || !self.tensors.has("output.weight");
         if tied {
-            return Ok(Linear { weight: embedding, bias: None });
+            return Ok(Linear::new(embedding));
         }
         self.linear("output", vocab_size, self.sizes.d_model)
     }

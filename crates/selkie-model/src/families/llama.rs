@@ -27,7 +27,7 @@ pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<Mo
     for layer in 0..r.sizes.n_layers {
         let mixer = r.attention(layer, &options)?;
         let feed_forward = if r.tensors.has(&format!("blk.{layer}.ffn_gate_inp.weight")) {
-            r.mixture(layer, activation, Routing::SoftmaxRenormalised)?
+            r.mixture(layer, activation, Routing::softmax(true))?
         } else {
             r.dense(layer, activation)?
         };

@@ -9,6 +9,7 @@ mod gemma3;
 mod granite;
 mod llama;
 mod mistral;
+mod mixture;
 mod olmo2;
 mod phi3;
 mod qwen2;

@@ -27,6 +27,7 @@ pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<Mo
         let mixer = r.attention(layer, &options)?;
         let feed_forward = r.dense(layer, activation)?;
         layers.push(Layer {
+            shared: None,
             mixer: Some(block(None, mixer, Some(r.norm(layer, "post_attention_norm")?))),
             feed_forward: Some(block(None, feed_forward, Some(r.norm(layer, "post_ffw_norm")?))),
         });

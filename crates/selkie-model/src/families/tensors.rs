@@ -145,6 +145,11 @@ impl<'a> Tensors<'a> {
     fn part(&mut self, info: &TensorInfo, wanted: &[usize], rows: Option<std::ops::Range<usize>>) -> Result<Part> {
         self.used.insert(info.name.clone());
         let mut tensor = info.clone();
+        // Axes of one, as a depthwise convolution's middle axis, say nothing.
+        let squeezed = |shape: &[usize]| -> Vec<usize> { shape.iter().copied().filter(|&n| n != 1).collect() };
+        if tensor.shape != wanted && squeezed(&tensor.shape) == squeezed(wanted) {
+            tensor.shape = wanted.to_vec();
+        }
         if tensor.shape != wanted {
             let mut reversed = tensor.shape.clone();
             reversed.reverse();

@@ -20,7 +20,12 @@ impl Places {
 /// The input that `op` may write its output over, value for value.
 pub fn in_place(op: &Op) -> Option<BufferId> {
     match op {
-        Op::Rope { x, .. } | Op::Scale { x, .. } | Op::SoftCap { x, .. } | Op::Add { x, .. } => Some(*x),
+        Op::Rope { x, .. }
+        | Op::Scale { x, .. }
+        | Op::SoftCap { x, .. }
+        | Op::Activate { x, .. }
+        | Op::ScaleRows { x, .. }
+        | Op::Add { x, .. } => Some(*x),
         Op::Glu { gate, .. } => Some(*gate),
         Op::LinearAdd { residual, .. } => Some(*residual),
         _ => None,

@@ -13,7 +13,9 @@ mod print;
 pub use build::plan;
 pub use fuse::fuse;
 pub use memory::{Places, in_place, places};
-pub use op::{AttentionOp, Op, Product};
+pub use op::{AttentionOp, CssdOp, DeltaRuleOp, Mamba3Op, Op, OpWeights, Product, SelectiveScanOp, SsdOp};
+
+use crate::spec::{CssdShape, DeltaShape, Mamba3Shape, SsdShape};
 
 /// Names a buffer of one plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -44,17 +46,65 @@ pub struct Buffer {
 }
 
 /// What a sequence keeps between forward passes, one slot for each op with a state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+///
+/// Every slot is one array or a few; [`planes`](Self::planes) says which. That layout is also how a saved state has them.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Slot {
-    /// Keys and values of an attention layer, `[n_kv_heads, positions, head_dim]` each.
+    /// Keys and values of an attention layer.
     KvCache {
         /// Key and value heads.
         n_kv_heads: usize,
-        /// Width of a head.
+        /// Width of a key head.
         head_dim: usize,
+        /// Width of a value head.
+        v_head_dim: usize,
         /// Positions that are ever looked at, where not all.
         window: Option<usize>,
     },
+    /// The rows before the next, oldest first.
+    Conv {
+        /// Width of a row.
+        channels: usize,
+        /// One more than the rows that are kept.
+        taps: usize,
+    },
+    /// A diagonal state for each channel.
+    Scan {
+        /// Channels.
+        channels: usize,
+        /// States of each.
+        d_state: usize,
+    },
+    /// A matrix for each head.
+    Ssd(SsdShape),
+    /// A matrix for each head, with angles and what the trapezoid needs of the last token.
+    Mamba3(Mamba3Shape),
+    /// A complex matrix for each head.
+    Cssd(CssdShape),
+    /// A matrix for each value head.
+    Delta(DeltaShape),
+}
+
+impl Slot {
+    /// The arrays of this slot in a state of `positions`: a name and sizes, slowest axis first.
+    pub fn planes(&self, positions: usize) -> Vec<(&'static str, Vec<usize>)> {
+        match *self {
+            Slot::KvCache { n_kv_heads, head_dim, v_head_dim, .. } => {
+                vec![("k", vec![positions, n_kv_heads, head_dim]), ("v", vec![positions, n_kv_heads, v_head_dim])]
+            }
+            Slot::Conv { channels, taps } => vec![("window", vec![taps - 1, channels])],
+            Slot::Scan { channels, d_state } => vec![("state", vec![channels, d_state])],
+            Slot::Ssd(s) => vec![("state", vec![s.n_heads, s.head_dim, s.d_state])],
+            Slot::Mamba3(s) => vec![
+                ("angle", vec![s.n_heads, s.n_angles]),
+                ("state", vec![s.n_heads, s.head_dim, s.d_state]),
+                ("k", vec![s.n_heads, s.rank, s.d_state]),
+                ("x", vec![s.n_heads, s.head_dim]),
+            ],
+            Slot::Cssd(s) => vec![("state", vec![s.n_heads, s.head_dim, s.d_state, 2])],
+            Slot::Delta(s) => vec![("state", vec![s.n_v_heads, s.k_dim, s.v_dim])],
+        }
+    }
 }
 
 /// The forward pass of one model.

@@ -2,10 +2,11 @@
 
 use std::{fmt::Write, ops::RangeInclusive};
 
-use super::{BufferId, Op, Plan, Product, Rows};
+use super::{BufferId, Op, OpWeights, Plan, Product, Rows};
 use crate::{
     ModelSpec, WeightId,
     rope::{RopeScaling, RopeSpec},
+    spec::{Activation, InputRule},
     weights::{Part, Weight},
 };
 
@@ -118,10 +119,7 @@ impl Plan {
         Line {
             outputs: outputs.join(", "),
             expression: self.expression(op, spec),
-            slots: match op {
-                Op::Attention(a) => Some(a.cache.0..=a.cache.0),
-                _ => None,
-            },
+            slots: op.slot().map(|slot| slot.0..=slot.0),
             shape: self.shape(&op.outputs()),
             types: self.types(op, spec),
         }
@@ -136,15 +134,11 @@ impl Plan {
 
     /// The stored types of the matrices that an op reads.
     fn types(&self, op: &Op, spec: &ModelSpec) -> String {
-        let matrices: Vec<WeightId> = match op {
-            Op::Embed { table, .. } => vec![*table],
-            Op::Linear { product, .. } => vec![product.weight],
-            Op::Linears { products, .. } => products.iter().map(|p| p.weight).collect(),
-            Op::LinearGlu { gate, up, .. } => vec![gate.weight, up.weight],
-            Op::LinearAdd { weight, .. } => vec![*weight],
-            Op::Mixture { mixture: m, .. } => vec![m.gate, m.up, m.down],
-            _ => vec![],
-        };
+        // A router is no matrix worth a word beside its experts.
+        let OpWeights { mut matrices, stacks, .. } = op.weights();
+        if !stacks.is_empty() {
+            matrices = stacks;
+        }
         let mut types: Vec<&str> = matrices.iter().map(|id| spec.weights.get(*id).dtype().name()).collect();
         types.dedup();
         types.join(" | ")
@@ -161,7 +155,13 @@ impl Plan {
         let scaled = |scale: f32| if scale == 1.0 { String::new() } else { format!("{scale} · ") };
         match op {
             Op::Embed { table, scale, .. } => format!("{}embed(ids, {})", scaled(*scale), w(*table)),
-            Op::RmsNorm { x, weight, .. } => format!("rms_norm({}, {})", b(*x), w(*weight)),
+            Op::RmsNorm { x, weight, group, .. } => {
+                let width = self.buffer(*x).width;
+                // A weight as long as the group says so by itself.
+                let long = weight.map_or(width, |id| spec.weights.get(id).row_len());
+                let groups = if long == *group { String::new() } else { format!(", groups of {group}") };
+                format!("rms_norm({}{}{groups})", b(*x), weight.map(|id| format!(", {}", w(id))).unwrap_or_default())
+            }
             Op::Linear { x, product } => linear(*x, product),
             Op::Rope { x, rope, head_dim, .. } => {
                 let rope = &spec.ropes[*rope];
@@ -173,8 +173,54 @@ impl Plan {
                 let scale = if a.scale == usual { String::new() } else { format!(", scale {}", a.scale) };
                 let window = a.window.map(|n| format!(", window {n}")).unwrap_or_default();
                 let cap = a.softcap.map(|c| format!(", soft cap {c}")).unwrap_or_default();
-                format!("attention({}, {}, {}, kv_cache[{SLOT}]{scale}{window}{cap})", b(a.q), b(a.k), b(a.v))
+                let sinks = a.sinks.map(|id| format!(", {}", w(id))).unwrap_or_default();
+                format!("attention({}, {}, {}, kv_cache[{SLOT}]{sinks}{scale}{window}{cap})", b(a.q), b(a.k), b(a.v))
             }
+            Op::CausalConv { x, weight, bias, silu, .. } => {
+                let bias = bias.map(|id| format!(", {}", w(id))).unwrap_or_default();
+                let conv = format!("causal_conv({}, {}{bias}, conv_window[{SLOT}])", b(*x), w(*weight));
+                if *silu { format!("silu({conv})") } else { conv }
+            }
+            Op::SelectiveScan(o) => {
+                let hold = if o.input == InputRule::ZeroOrderHold { ", zero-order hold" } else { "" };
+                let names = [o.x, o.dt, o.b, o.c].map(b).join(", ");
+                format!("selective_scan({names}, {}, {}, scan_state[{SLOT}]{hold})", w(o.a), w(o.d))
+            }
+            Op::Ssd(o) => {
+                let (shape, names) = (o.shape, [o.a, o.d, o.dt_bias].map(w).join(", "));
+                let raw = if shape.scale_input { "" } else { ", b as it is" };
+                let limits = match (shape.dt_min > 0.0, shape.dt_max < f32::INFINITY) {
+                    (false, false) => String::new(),
+                    _ => format!(", dt in {}..{}", shape.dt_min, shape.dt_max),
+                };
+                let heads = heads(shape.n_heads, shape.n_groups);
+                format!("ssd({}, {}, {names}, ssm_state[{SLOT}], {heads}{raw}{limits})", b(o.xbc), b(o.dt))
+            }
+            Op::Mamba3(o) => {
+                let shape = o.shape;
+                let names = [o.x, o.b, o.c, o.dt, o.a, o.trap, o.angle].map(b).join(", ");
+                let mimo = o.mimo_x.map(|id| format!(", {}", w(id))).unwrap_or_default();
+                let weights = [o.dt_bias, o.b_bias, o.c_bias, o.d].map(w).join(", ");
+                format!("mamba3({names}, {weights}{mimo}, state[{SLOT}], {})", heads(shape.n_heads, shape.n_groups))
+            }
+            Op::Cssd(o) => {
+                let names = [o.a_log, o.d, o.dt_bias].map(w).join(", ");
+                let heads = heads(o.shape.n_heads, o.shape.n_groups);
+                format!("cssd({}, {}, {names}, state[{SLOT}], {heads})", b(o.xbc), b(o.dt))
+            }
+            Op::DeltaRule(o) => {
+                let names = [o.qkv, o.b, o.a].map(b).join(", ");
+                let heads = heads(o.shape.n_v_heads, o.shape.n_k_heads);
+                format!("delta_rule({names}, {}, {}, state[{SLOT}], {heads})", w(o.a_weight), w(o.dt_bias))
+            }
+            Op::Activate { x, activation, .. } => format!("{}({})", activation.name(), b(*x)),
+            Op::ScaleRows { x, gate, .. } => format!("sigmoid({}) · {}", b(*gate), b(*x)),
+            Op::JoinHeads { a, b: other, n_heads: 1, .. } => format!("join({}, {})", b(*a), b(*other)),
+            Op::JoinHeads { a, b: other, n_heads, .. } => format!("join({}, {}, {n_heads} heads)", b(*a), b(*other)),
+            Op::HeadLinear { x, weight, n_heads, .. } => format!("linear({}, {}, {n_heads} heads)", b(*x), w(*weight)),
+            Op::RankExpand { x, weight, .. } => format!("rank_expand({}, {})", b(*x), w(*weight)),
+            Op::RankReduce { x, weight, .. } => format!("rank_reduce({}, {})", b(*x), w(*weight)),
+            Op::Glu { gate, up, activation: Activation::Identity, .. } => format!("{} · {}", b(*gate), b(*up)),
             Op::Glu { gate, up, activation, .. } => format!("{}({}) · {}", activation.name(), b(*gate), b(*up)),
             Op::Mixture { x, mixture: m, .. } => {
                 format!("mixture({}, {}, {} of {}, width {})", b(*x), w(m.router), m.n_used, m.n_experts, m.d_ff)
@@ -195,6 +241,14 @@ impl Plan {
                 format!("{} + {}{}", b(*residual), scaled(*scale), linear(*x, &product))
             }
         }
+    }
+}
+
+/// `8 heads`, or `8 heads in 2 groups`.
+fn heads(n_heads: usize, n_groups: usize) -> String {
+    match n_groups {
+        1 => format!("{n_heads} heads"),
+        n => format!("{n_heads} heads in {n} groups"),
     }
 }
 

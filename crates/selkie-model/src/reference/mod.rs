@@ -5,16 +5,17 @@
 
 pub mod ops;
 mod real;
+mod recurrent;
 mod state;
 
 use selkie_formats::LocalFuture;
 
 pub use real::Real;
-use state::Caches;
+use state::{Caches, Entry};
 
 use crate::{
-    Batch, Error, Executor, LoadedWeights, ModelSpec, OpTime, Output, Plan, Profile, Result, State, Want,
-    plan::{AttentionOp, BufferId, Op, Product, Rows, Slot, plan},
+    Batch, Error, Executor, LoadedWeights, ModelSpec, OpTime, Output, Plan, Profile, Result, Snapshot, State, Want,
+    plan::{AttentionOp, BufferId, Op, Product, Rows, plan},
     rope::Frequencies,
 };
 
@@ -53,6 +54,8 @@ impl<T: Real> Reference<T> {
             pasts.push(past);
             caches.push(own);
         }
+        // A failed pass leaves states as they were; here a copy is the plainest way.
+        let before: Vec<Caches<T>> = caches.iter().map(|cache| (**cache).clone()).collect();
         let wanted = match batch.want {
             Want::Logits => self.plan.logits,
             Want::Hidden => self.plan.hidden,
@@ -69,8 +72,11 @@ impl<T: Real> Reference<T> {
         }
         self.plan.ops = ops;
         if let Err(error) = run {
-            caches.iter_mut().zip(&pasts).for_each(|(cache, &past)| cache.truncate(past));
+            caches.into_iter().zip(before).for_each(|(cache, before)| *cache = before);
             return Err(error);
+        }
+        for (cache, sequence) in caches.into_iter().zip(batch.sequences) {
+            cache.advance(sequence.rows.len());
         }
         for (state, sequence) in states.iter_mut().zip(batch.sequences) {
             state.advance(sequence.rows.len());
@@ -96,13 +102,38 @@ impl<T: Real> Reference<T> {
             Op::Embed { table, scale, out } => {
                 (*out, ops::embed(batch.ids, self.weights.get(*table), T::from_f32(*scale))?)
             }
-            Op::RmsNorm { x, weight, eps, out } => {
-                let weight = self.weights.get(*weight).to_f32()?;
-                (*out, ops::rms_norm(self.read(*x), &ops::widen(&weight), weight.len(), T::from_f32(*eps)))
+            Op::RmsNorm { x, weight, group, eps, out } => {
+                let eps = T::from_f32(*eps);
+                let values = match weight {
+                    Some(weight) => ops::rms_norm(self.read(*x), &self.vector(*weight)?, *group, eps),
+                    None => ops::rms_norm_plain(self.read(*x), *group, eps),
+                };
+                (*out, values)
             }
             Op::Linear { x, product } => (product.out, self.product(*x, product)?),
             Op::Rope { x, rope, head_dim, out } => (*out, self.rope(*x, *rope, *head_dim, batch, pasts)?),
-            Op::Attention(a) => (a.out, self.attention(a, batch, pasts, caches)),
+            Op::Attention(a) => (a.out, self.attention(a, batch, pasts, caches)?),
+            Op::Activate { x, activation, out } => {
+                (*out, self.read(*x).iter().map(|&v| ops::activate(v, *activation)).collect())
+            }
+            Op::ScaleRows { x, gate, out } => {
+                (*out, ops::scale_rows(self.read(*x), self.read(*gate), self.plan.buffer(*x).width))
+            }
+            Op::JoinHeads { a, b, n_heads, out } => {
+                let [a_dim, b_dim] = [*a, *b].map(|id| self.plan.buffer(id).width / n_heads);
+                (*out, ops::join_heads(self.read(*a), self.read(*b), a_dim, b_dim))
+            }
+            Op::HeadLinear { x, weight, n_heads, out } => {
+                (*out, ops::head_linear(self.read(*x), self.weights.get(*weight), *n_heads)?)
+            }
+            Op::RankExpand { x, weight, head_dim, out } => {
+                let n_heads = self.weights.get(*weight).shape[0];
+                (*out, ops::rank_expand(self.read(*x), &self.vector(*weight)?, n_heads, *head_dim))
+            }
+            Op::RankReduce { x, weight, head_dim, out } => {
+                let n_heads = self.weights.get(*weight).shape[0];
+                (*out, ops::rank_reduce(self.read(*x), &self.vector(*weight)?, n_heads, *head_dim))
+            }
             Op::Glu { gate, up, activation, out } => (*out, ops::glu(self.read(*gate), self.read(*up), *activation)),
             Op::Mixture { x, mixture, out } => (*out, ops::mixture(self.read(*x), mixture, &self.weights)?),
             Op::Add { x, y, scale, out } => (*out, ops::add(self.read(*x), self.read(*y), T::from_f32(*scale))),
@@ -126,6 +157,7 @@ impl<T: Real> Reference<T> {
                 let y = self.product(*x, &Product { weight: *weight, bias: *bias, out: *out })?;
                 (*out, ops::add(self.read(*residual), &y, T::from_f32(*scale)))
             }
+            recurrent => self.recurrent(recurrent, batch, caches)?,
         };
         let wanted = self.rows(out, batch) * self.plan.buffer(out).width;
         if values.len() != wanted {
@@ -158,18 +190,29 @@ impl<T: Real> Reference<T> {
         Ok(values)
     }
 
-    fn attention(&self, a: &AttentionOp, batch: &Batch<'_>, pasts: &[usize], caches: &mut [&mut Caches<T>]) -> Vec<T> {
+    fn attention(
+        &self,
+        a: &AttentionOp,
+        batch: &Batch<'_>,
+        pasts: &[usize],
+        caches: &mut [&mut Caches<T>],
+    ) -> Result<Vec<T>> {
         let (q, k, v) = (self.read(a.q), self.read(a.k), self.read(a.v));
-        let (q_width, kv_width) = (a.n_heads * a.head_dim, a.n_kv_heads * a.head_dim);
-        let mut out = Vec::with_capacity(q.len());
-        for ((sequence, &past), cache) in batch.sequences.iter().zip(pasts).zip(caches) {
-            let slot = &mut cache.slots[a.cache.0 as usize];
+        let [q_width, k_width, v_width] = [a.q, a.k, a.v].map(|id| self.plan.buffer(id).width);
+        let sinks = a.sinks.map(|id| self.vector(id)).transpose()?;
+        let shape = ops::AttentionShape::of(a);
+        let mut out = vec![];
+        for ((sequence, &past), own) in batch.sequences.iter().zip(pasts).zip(caches) {
+            let Entry::Cache(cache) = &mut own.slots[a.cache.0 as usize] else {
+                return Err(Error::Op { op: "attention".into(), what: "its slot is no cache".into() });
+            };
             let rows = |width: usize| sequence.rows.start * width..sequence.rows.end * width;
-            slot.k.extend_from_slice(&k[rows(kv_width)]);
-            slot.v.extend_from_slice(&v[rows(kv_width)]);
-            out.extend(ops::attention(&q[rows(q_width)], &slot.k, &slot.v, past, &ops::AttentionShape::of(a)));
+            cache.k.extend_from_slice(&k[rows(k_width)]);
+            cache.v.extend_from_slice(&v[rows(v_width)]);
+            let queries = &q[rows(q_width)];
+            out.extend(ops::attention_with_sinks(queries, &cache.k, &cache.v, sinks.as_deref(), past, &shape));
         }
-        out
+        Ok(out)
     }
 }
 
@@ -183,8 +226,12 @@ impl<T: Real> Executor for Reference<T> {
     }
 
     fn new_state(&self, capacity: usize) -> Result<State> {
-        let widths = self.plan.slots.iter().map(|Slot::KvCache { n_kv_heads, head_dim, .. }| n_kv_heads * head_dim);
-        Ok(State::new(Box::new(Caches::<T>::new(widths, capacity))))
+        Ok(State::new(Box::new(Caches::<T>::new(&self.plan.slots, capacity))))
+    }
+
+    fn restore(&self, snapshot: &Snapshot, capacity: usize) -> Result<State> {
+        let caches = Caches::<T>::restore(&self.plan.slots, snapshot, capacity)?;
+        Ok(State::restored(Box::new(caches), snapshot.positions))
     }
 
     fn forward<'a>(

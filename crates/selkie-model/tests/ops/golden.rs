@@ -184,7 +184,7 @@ fn routing() {
         let mut wanted: Vec<(i32, f64)> =
             experts[at.clone()].iter().copied().zip(weights[at].iter().copied()).collect();
         wanted.sort_by_key(|(expert, _)| *expert);
-        let got = route(scores, n_used, Routing::SoftmaxRenormalised);
+        let got = route(scores, None, n_used, &Routing::softmax(true));
         assert_eq!(
             got.iter().map(|c| c.expert as i32).collect::<Vec<_>>(),
             wanted.iter().map(|w| w.0).collect::<Vec<_>>()

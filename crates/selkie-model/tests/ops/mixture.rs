@@ -4,21 +4,25 @@ use selkie_formats::DType;
 use selkie_model::{
     LoadedWeights, WeightId,
     reference::ops::*,
-    spec::{Activation, Mixture, Routing},
+    spec::{Activation, Gating, GroupScore, Groups, Mixture, Routing, Score},
 };
 
 use crate::support::{Seeded, check_gradient, check_gradient_with, dot, stored};
 
+const RENORMALISED: Routing =
+    Routing { score: Score::Softmax, choice_bias: None, groups: None, renormalise: true, scale: 1.0 };
 const MIXTURE: Mixture = Mixture {
     router: WeightId(0),
-    gate: WeightId(1),
+    router_bias: None,
+    gate: Some(WeightId(1)),
     up: WeightId(2),
     down: WeightId(3),
-    activation: Activation::Silu,
+    biases: None,
+    gating: Gating::Plain(Activation::Silu),
     n_experts: 4,
     n_used: 2,
     d_ff: 32,
-    routing: Routing::SoftmaxRenormalised,
+    routing: RENORMALISED,
 };
 const D_MODEL: usize = 32;
 const ROWS: usize = 2;
@@ -91,12 +95,23 @@ fn of_its_weights() {
 #[test]
 fn of_the_choice() {
     let mut seeded = Seeded(22);
-    let (scores, dweights) = (seeded.values(6), seeded.values(3));
-    let routing = Routing::SoftmaxRenormalised;
-    let choices = route(&scores, 3, routing);
-    let d = route_backward(&choices, &dweights, 6, routing);
-    check_gradient("scores", &scores, &d, |scores| {
-        route(scores, 3, routing).iter().zip(&dweights).map(|(c, d)| c.weight * d).sum()
-    });
-    assert_eq!(d.iter().filter(|&&d| d != 0.0).count(), 3, "only what was chosen has a gradient");
+    let (products, dweights, bias) = (seeded.values(8), seeded.values(3), seeded.values(8));
+    let groups = Groups { n_groups: 4, n_used: 2, by: GroupScore::BestTwo };
+    let sigmoid = Routing { score: Score::Sigmoid, scale: 1.5, ..RENORMALISED };
+    for routing in [
+        RENORMALISED,
+        Routing { renormalise: false, scale: 2.0, ..RENORMALISED },
+        Routing { score: Score::SoftmaxOfChosen, ..RENORMALISED },
+        sigmoid,
+        Routing { renormalise: false, groups: Some(groups), ..sigmoid },
+    ] {
+        let weighted =
+            |choices: Vec<Choice<f64>>| -> f64 { choices.iter().zip(&dweights).map(|(c, d)| c.weight * d).sum() };
+        let choices = route(&products, Some(&bias), 3, &routing);
+        let d = route_backward(&products, &choices, &dweights, &routing);
+        check_gradient(&format!("{routing:?}"), &products, &d, |p| weighted(route(p, Some(&bias), 3, &routing)));
+        let all = routing.score == Score::Softmax && !routing.renormalise;
+        let touched = d.iter().filter(|&&d| d != 0.0).count();
+        assert_eq!(touched, if all { 8 } else { 3 }, "{routing:?}: what has a gradient");
+    }
 }

@@ -28,8 +28,8 @@ pub struct AttentionShape {
 impl AttentionShape {
     /// The shape of a plan's op.
     pub fn of(op: &AttentionOp) -> Self {
-        let &AttentionOp { n_heads, n_kv_heads, head_dim, scale, softcap, window, .. } = op;
-        Self { n_heads, n_kv_heads, head_dim, v_head_dim: head_dim, scale, softcap, window, causal: true }
+        let &AttentionOp { n_heads, n_kv_heads, head_dim, v_head_dim, scale, softcap, window, .. } = op;
+        Self { n_heads, n_kv_heads, head_dim, v_head_dim, scale, softcap, window, causal: true }
     }
 
     /// The positions, of those there are, which the query at `position` sees.
@@ -177,7 +177,7 @@ fn score_derivative<T: Real>(score: T, shape: &AttentionShape) -> T {
     }
 }
 
-fn dot<T: Real>(a: &[T], b: &[T]) -> T {
+pub(super) fn dot<T: Real>(a: &[T], b: &[T]) -> T {
     a.iter().zip(b).map(|(&a, &b)| a * b).sum()
 }
 

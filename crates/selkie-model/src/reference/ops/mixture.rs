@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 
 use super::{
+    activate, activate_derivative,
     attention::{softmax, softmax_backward},
-    glu, glu_backward, linear,
+    clamped_swiglu, clamped_swiglu_backward, glu, glu_backward, linear,
     linear::{add_outer, linear_rows, linear_rows_backward},
-    linear_backward,
+    linear_backward, linear_backward_weight, sigmoid,
 };
 use crate::{
-    LoadedWeights, Result,
+    LoadedWeights, Result, WeightId,
     reference::Real,
-    spec::{Mixture, Routing},
+    spec::{Gating, GroupScore, Groups, Mixture, Routing, Score},
 };
 
 /// An expert that a row uses, and by how much.
@@ -23,55 +24,136 @@ pub struct Choice<T> {
     pub weight: T,
 }
 
-/// The experts of one row from its router scores, in ascending index. Ties go to the lower index.
-pub fn route<T: Real>(scores: &[T], n_used: usize, routing: Routing) -> Vec<Choice<T>> {
-    let probabilities = softmax(scores.iter().copied());
-    let mut order: Vec<usize> = (0..scores.len()).collect();
-    // A stable sort keeps the lower index first where scores are equal.
-    order.sort_by(|&a, &b| scores[b].partial_cmp(&scores[a]).unwrap_or(std::cmp::Ordering::Equal));
-    let mut chosen = order[..n_used].to_vec();
+/// The experts of one row from its router products, in ascending index. Ties go to the lower index.
+///
+/// Scores are what [`Score`] makes of the products; `choice_bias` is added to them for choosing only; where there are
+/// groups, the scores of all but the best groups count as zero.
+pub fn route<T: Real>(products: &[T], choice_bias: Option<&[T]>, n_used: usize, routing: &Routing) -> Vec<Choice<T>> {
+    let scores: Vec<T> = match routing.score {
+        Score::Softmax => softmax(products.iter().copied()),
+        Score::Sigmoid => products.iter().map(|&p| sigmoid(p)).collect(),
+        Score::SoftmaxOfChosen => products.to_vec(),
+    };
+    let mut choosing = scores.clone();
+    if let Some(bias) = choice_bias {
+        choosing.iter_mut().zip(bias).for_each(|(c, &b)| *c += b);
+    }
+    if let Some(groups) = routing.groups {
+        close_groups(&mut choosing, groups);
+    }
+    let mut chosen = best(&choosing, n_used);
     chosen.sort_unstable();
-    match routing {
-        Routing::SoftmaxRenormalised => {
-            let sum: T = chosen.iter().map(|&e| probabilities[e]).sum();
-            chosen.iter().map(|&expert| Choice { expert, weight: probabilities[expert] / sum }).collect()
+    let mut weights: Vec<T> = chosen.iter().map(|&e| scores[e]).collect();
+    if routing.score == Score::SoftmaxOfChosen {
+        weights = softmax(weights.into_iter());
+    } else if routing.renormalise {
+        let sum = weights.iter().copied().sum::<T>() + T::from_f64(LEAST_SUM);
+        weights.iter_mut().for_each(|w| *w = *w / sum);
+    }
+    let scale = T::from_f32(routing.scale);
+    chosen.into_iter().zip(weights).map(|(expert, w)| Choice { expert, weight: w * scale }).collect()
+}
+
+/// Keeps a sum of sigmoids away from zero, as DeepSeek-V3's code does.
+const LEAST_SUM: f64 = 1e-20;
+
+/// The indices of the `n` largest, largest first. A stable sort keeps the lower index first where values are equal.
+fn best<T: Real>(values: &[T], n: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by(|&a, &b| values[b].partial_cmp(&values[a]).unwrap_or(std::cmp::Ordering::Equal));
+    order.truncate(n);
+    order
+}
+
+/// Sets the scores of all but the best groups to zero.
+fn close_groups<T: Real>(choosing: &mut [T], groups: Groups) {
+    let size = choosing.len() / groups.n_groups;
+    let value = |group: &[T]| match groups.by {
+        GroupScore::Best => best(group, 1).iter().map(|&e| group[e]).sum(),
+        GroupScore::BestTwo => best(group, 2).iter().map(|&e| group[e]).sum(),
+    };
+    let values: Vec<T> = choosing.chunks_exact(size).map(value).collect();
+    let open = best(&values, groups.n_used);
+    for (group, scores) in choosing.chunks_exact_mut(size).enumerate() {
+        if !open.contains(&group) {
+            scores.fill(T::default());
         }
     }
 }
 
-/// `dscores` `[n_experts]` of [`route`] from the gradient of each choice's weight; which experts were chosen is constant.
+/// `dproducts` `[n_experts]` of [`route`] from the gradient of each choice's weight; which experts were chosen is constant.
 ///
-/// Renormalised, the weights are a softmax over the chosen scores: `ds = w·(dw - Σ w·dw)`, 0 for all others.
-pub fn route_backward<T: Real>(choices: &[Choice<T>], dweights: &[T], n_experts: usize, routing: Routing) -> Vec<T> {
-    let mut dscores = vec![T::default(); n_experts];
-    match routing {
-        Routing::SoftmaxRenormalised => {
-            let weights: Vec<T> = choices.iter().map(|choice| choice.weight).collect();
-            for (choice, ds) in choices.iter().zip(softmax_backward(&weights, dweights)) {
-                dscores[choice.expert] = ds;
+/// A weight is `scale · s / Σ s` over the chosen where renormalised, else `scale · s`. Softmax over the chosen products, or
+/// over all and renormalised, is the same function: `dp = w·(dw - Σ w·dw)` of the unscaled weights, 0 for all others.
+pub fn route_backward<T: Real>(products: &[T], choices: &[Choice<T>], dweights: &[T], routing: &Routing) -> Vec<T> {
+    let scale = T::from_f32(routing.scale);
+    let mut dproducts = vec![T::default(); products.len()];
+    let dweights: Vec<T> = dweights.iter().map(|&dw| dw * scale).collect();
+    let weights: Vec<T> = choices.iter().map(|choice| choice.weight / scale).collect();
+    match (routing.score, routing.renormalise) {
+        (Score::SoftmaxOfChosen, _) | (Score::Softmax, true) => {
+            for (choice, d) in choices.iter().zip(softmax_backward(&weights, &dweights)) {
+                dproducts[choice.expert] = d;
+            }
+        }
+        (Score::Softmax, false) => {
+            let mut dscores = vec![T::default(); products.len()];
+            choices.iter().zip(&dweights).for_each(|(choice, &d)| dscores[choice.expert] = d);
+            dproducts = softmax_backward(&softmax(products.iter().copied()), &dscores);
+        }
+        (Score::Sigmoid, renormalise) => {
+            let scores: Vec<T> = choices.iter().map(|choice| sigmoid(products[choice.expert])).collect();
+            let sum: T = scores.iter().copied().sum::<T>() + T::from_f64(LEAST_SUM);
+            let along: T = weights.iter().zip(&dweights).map(|(&w, &d)| w * d).sum();
+            for ((choice, &s), &d) in choices.iter().zip(&scores).zip(&dweights) {
+                let ds = if renormalise { (d - along) / sum } else { d };
+                dproducts[choice.expert] = ds * s * (T::from_f64(1.0) - s);
             }
         }
     }
-    dscores
+    dproducts
 }
 
-/// Each row `[d_model]` through its chosen experts, summed in ascending index:
-/// `y = Σ weight · down(activation(gate(x)) · up(x))`.
+/// Each row `[d_model]` through its chosen experts, summed in ascending index: `y = Σ weight · down(gating(gate(x), up(x)))`.
 ///
 /// # Errors
 /// Where a weight's type has no decoder.
 pub fn mixture<T: Real>(x: &[T], m: &Mixture, weights: &LoadedWeights) -> Result<Vec<T>> {
-    let scores = linear(x, weights.get(m.router), None)?;
+    let routed = Routed::new(x, m, weights)?;
     let d_model = weights.get(m.router).row_len();
     let mut out = vec![T::default(); x.len()];
     for (row, y) in out.chunks_exact_mut(d_model).enumerate() {
         let x = &x[row * d_model..][..d_model];
-        for Choice { expert, weight } in route(&scores[row * m.n_experts..][..m.n_experts], m.n_used, m.routing) {
+        for Choice { expert, weight } in routed.choices(row) {
             let down = Expert { m, weights, expert, d_model }.forward(x)?.down;
             y.iter_mut().zip(down).for_each(|(y, v)| *y += weight * v);
         }
     }
     Ok(out)
+}
+
+/// The router's products of all rows, and what choosing takes.
+struct Routed<'a, T> {
+    products: Vec<T>,
+    choice_bias: Option<Vec<T>>,
+    m: &'a Mixture,
+}
+
+impl<'a, T: Real> Routed<'a, T> {
+    fn new(x: &[T], m: &'a Mixture, weights: &LoadedWeights) -> Result<Self> {
+        let vector = |id: WeightId| weights.get(id).to_f32();
+        let products = linear(x, weights.get(m.router), m.router_bias.map(vector).transpose()?.as_deref())?;
+        let choice_bias = m.routing.choice_bias.map(vector).transpose()?.map(|bias| super::widen(&bias));
+        Ok(Self { products, choice_bias, m })
+    }
+
+    fn row(&self, row: usize) -> &[T] {
+        &self.products[row * self.m.n_experts..][..self.m.n_experts]
+    }
+
+    fn choices(&self, row: usize) -> Vec<Choice<T>> {
+        route(self.row(row), self.choice_bias.as_deref(), self.m.n_used, &self.m.routing)
+    }
 }
 
 /// What [`mixture_backward`] gives, each in the shape of what it is the gradient of.
@@ -81,6 +163,8 @@ pub struct MixtureGradients<T> {
     pub x: Vec<T>,
     /// `[n_experts, d_model]`.
     pub router: Vec<T>,
+    /// `[n_experts]`: of the router's bias, where there is one.
+    pub router_bias: Vec<T>,
     /// Of each expert that some row used, by its index.
     pub experts: BTreeMap<usize, ExpertGradients<T>>,
 }
@@ -88,12 +172,14 @@ pub struct MixtureGradients<T> {
 /// The gradients of one expert's weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExpertGradients<T> {
-    /// `[d_ff, d_model]`.
+    /// `[d_ff, d_model]`; zero where experts have no gate.
     pub gate: Vec<T>,
     /// `[d_ff, d_model]`.
     pub up: Vec<T>,
     /// `[d_model, d_ff]`.
     pub down: Vec<T>,
+    /// Of the biases of gate, up and down, where there are any.
+    pub biases: [Vec<T>; 3],
 }
 
 /// The gradients of [`mixture`] from `dy` `[rows, d_model]`: each expert's block gets `weight · dy`, its weight gets
@@ -109,12 +195,12 @@ pub fn mixture_backward<T: Real>(
 ) -> Result<MixtureGradients<T>> {
     let router = weights.get(m.router);
     let d_model = router.row_len();
-    let scores = linear(x, router, None)?;
+    let routed = Routed::new(x, m, weights)?;
     let mut experts = BTreeMap::new();
-    let mut dscores = Vec::with_capacity(scores.len());
+    let mut dproducts = Vec::with_capacity(routed.products.len());
     let mut dx = Vec::with_capacity(x.len());
     for (row, (x, dy)) in x.chunks_exact(d_model).zip(dy.chunks_exact(d_model)).enumerate() {
-        let choices = route(&scores[row * m.n_experts..][..m.n_experts], m.n_used, m.routing);
+        let choices = routed.choices(row);
         let mut dweights = Vec::with_capacity(choices.len());
         let mut dx_row = vec![T::default(); d_model];
         for &Choice { expert, weight } in &choices {
@@ -126,14 +212,13 @@ pub fn mixture_backward<T: Real>(
             let through = block.backward(x, &made, &dblock, gradients)?;
             dx_row.iter_mut().zip(through).for_each(|(dx, d)| *dx += d);
         }
-        let dscores_row = route_backward(&choices, &dweights, m.n_experts, m.routing);
-        let through = linear_backward(router, &dscores_row)?;
+        let dproducts_row = route_backward(routed.row(row), &choices, &dweights, &m.routing);
+        let through = linear_backward(router, &dproducts_row)?;
         dx.extend(dx_row.iter().zip(through).map(|(&a, b)| a + b));
-        dscores.extend(dscores_row);
+        dproducts.extend(dproducts_row);
     }
-    let mut drouter = vec![T::default(); m.n_experts * d_model];
-    add_outer(x, &dscores, &mut drouter, d_model);
-    Ok(MixtureGradients { x: dx, router: drouter, experts })
+    let (drouter, drouter_bias) = linear_backward_weight(x, &dproducts, m.n_experts, d_model);
+    Ok(MixtureGradients { x: dx, router: drouter, router_bias: drouter_bias, experts })
 }
 
 /// One expert: its rows of the stacked weights.
@@ -146,6 +231,7 @@ struct Expert<'a> {
 
 /// What an expert makes of one row.
 struct Made<T> {
+    /// Empty where experts have no gate.
     gate: Vec<T>,
     up: Vec<T>,
     h: Vec<T>,
@@ -153,29 +239,65 @@ struct Made<T> {
 }
 
 impl Expert<'_> {
+    /// This expert's `width` values of a bias `[n_experts, width]`.
+    fn bias(&self, id: Option<WeightId>, width: usize) -> Result<Option<Vec<f32>>> {
+        let own = |id| Ok(self.weights.get(id).to_f32()?[self.expert * width..][..width].to_vec());
+        id.map(own).transpose()
+    }
+
     fn forward<T: Real>(&self, x: &[T]) -> Result<Made<T>> {
-        let &Mixture { gate, up, down, activation, d_ff, .. } = self.m;
-        let wide = |id| linear_rows(x, self.weights.get(id), self.expert * d_ff, d_ff, None);
-        let (gate, up) = (wide(gate)?, wide(up)?);
-        let h = glu(&gate, &up, activation);
-        let down = linear_rows(&h, self.weights.get(down), self.expert * self.d_model, self.d_model, None)?;
+        let &Mixture { gate, up, down, biases, gating, d_ff, .. } = self.m;
+        let wide = |id, bias: Option<WeightId>| {
+            let bias = self.bias(bias, d_ff)?;
+            linear_rows(x, self.weights.get(id), self.expert * d_ff, d_ff, bias.as_deref())
+        };
+        let up = wide(up, biases.map(|b| b.up))?;
+        let gate = gate.map_or(Ok(vec![]), |gate| wide(gate, biases.map(|b| b.gate)))?;
+        let h = match gating {
+            Gating::Plain(f) if gate.is_empty() => up.iter().map(|&v| activate(v, f)).collect(),
+            Gating::Plain(f) => glu(&gate, &up, f),
+            Gating::ClampedSwiglu { alpha, limit } => {
+                clamped_swiglu(&gate, &up, T::from_f32(alpha), T::from_f32(limit))
+            }
+        };
+        let bias = self.bias(biases.map(|b| b.down), self.d_model)?;
+        let first = self.expert * self.d_model;
+        let down = linear_rows(&h, self.weights.get(down), first, self.d_model, bias.as_deref())?;
         Ok(Made { gate, up, h, down })
     }
 
     /// Adds to the weights' gradients and gives that of `x`.
     fn backward<T: Real>(&self, x: &[T], made: &Made<T>, dy: &[T], into: &mut ExpertGradients<T>) -> Result<Vec<T>> {
-        let &Mixture { gate, up, down, activation, d_ff, .. } = self.m;
+        let &Mixture { gate, up, down, gating, d_ff, .. } = self.m;
         let dh = linear_rows_backward(self.weights.get(down), self.expert * self.d_model, self.d_model, dy)?;
-        let (dgate, dup) = glu_backward(&made.gate, &made.up, activation, &dh);
+        let (dgate, dup) = match gating {
+            Gating::Plain(f) if made.gate.is_empty() => {
+                let through = |(&v, &d): (&T, &T)| d * activate_derivative(v, f);
+                (vec![], made.up.iter().zip(&dh).map(through).collect())
+            }
+            Gating::Plain(f) => glu_backward(&made.gate, &made.up, f, &dh),
+            Gating::ClampedSwiglu { alpha, limit } => {
+                clamped_swiglu_backward(&made.gate, &made.up, T::from_f32(alpha), T::from_f32(limit), &dh)
+            }
+        };
         add_outer(&made.h, dy, &mut into.down, d_ff);
-        add_outer(x, &dgate, &mut into.gate, self.d_model);
         add_outer(x, &dup, &mut into.up, self.d_model);
+        for (sum, d) in into.biases.iter_mut().zip([dgate.as_slice(), &dup, dy]) {
+            sum.iter_mut().zip(d).for_each(|(sum, &d)| *sum += d);
+        }
         let wide = |id, d: &[T]| linear_rows_backward(self.weights.get(id), self.expert * d_ff, d_ff, d);
-        Ok(wide(gate, &dgate)?.iter().zip(wide(up, &dup)?).map(|(&a, b)| a + b).collect())
+        let mut dx = wide(up, &dup)?;
+        if let Some(gate) = gate {
+            add_outer(x, &dgate, &mut into.gate, self.d_model);
+            dx.iter_mut().zip(wide(gate, &dgate)?).for_each(|(dx, d)| *dx += d);
+        }
+        Ok(dx)
     }
 
     fn no_gradients<T: Real>(&self) -> ExpertGradients<T> {
-        let zeros = vec![T::default(); self.m.d_ff * self.d_model];
-        ExpertGradients { gate: zeros.clone(), up: zeros.clone(), down: zeros }
+        let zeros = |n: usize| vec![T::default(); n];
+        let all = self.m.d_ff * self.d_model;
+        let biases = [self.m.d_ff, self.m.d_ff, self.d_model].map(zeros);
+        ExpertGradients { gate: zeros(all), up: zeros(all), down: zeros(all), biases }
     }
 }

@@ -15,6 +15,11 @@ pub fn rms_norm<T: Real>(x: &[T], weight: &[T], group: usize, eps: T) -> Vec<T> 
     out
 }
 
+/// As [`rms_norm`], with nothing multiplied.
+pub fn rms_norm_plain<T: Real>(x: &[T], group: usize, eps: T) -> Vec<T> {
+    rms_norm(x, &vec![T::from_f64(1.0); group], group, eps)
+}
+
 /// `(dx, dweight)` of [`rms_norm`]. With `s = 1 / sqrt(mean(x²) + eps)`, `n = s·x` and `g = dy·weight`:
 /// `dx = s·(g - n·mean(g·n))`, `dweight = Σ dy·n` over all that meet one weight.
 pub fn rms_norm_backward<T: Real>(x: &[T], weight: &[T], group: usize, eps: T, dy: &[T]) -> (Vec<T>, Vec<T>) {
