@@ -5,26 +5,44 @@
 
 mod activation;
 mod attention;
+mod chunk;
+mod conv;
+mod cssd;
+mod delta_rule;
 mod elementwise;
+mod heads;
 mod linear;
 mod loss;
+mod mamba3;
 mod mixture;
 mod norm;
 mod rope;
+mod selective_scan;
+mod ssd;
 
 pub use activation::{
     activate, activate_derivative, clamped_swiglu, clamped_swiglu_backward, glu, glu_backward, relu_squared,
     relu_squared_derivative, sigmoid, sigmoid_derivative, softplus, softplus_derivative,
 };
 pub use attention::{AttentionGradients, AttentionShape, attention, attention_backward, attention_with_sinks};
+pub use conv::{ConvGradients, causal_conv, causal_conv_backward};
+pub use cssd::{CssdShape, cssd};
+pub use delta_rule::{DeltaShape, delta_rule};
 pub use elementwise::{add, add_backward, scale, scale_backward, soft_cap, soft_cap_backward};
+pub use heads::{
+    head_linear, head_linear_backward, join_heads, join_heads_backward, rank_expand, rank_expand_backward, rank_reduce,
+    rank_reduce_backward, scale_rows, scale_rows_backward,
+};
 pub use linear::{
     embed, embed_backward, linear, linear_backward, linear_backward_weight, take_rows, take_rows_backward,
 };
 pub use loss::{LossTerms, cross_entropy, cross_entropy_backward};
+pub use mamba3::{DecayActivation, Mamba3Params, Mamba3Shape, Mamba3State, mamba3, mamba3_chunked};
 pub use mixture::{Choice, ExpertGradients, MixtureGradients, mixture, mixture_backward, route, route_backward};
 pub use norm::{layer_norm, layer_norm_backward, rms_norm, rms_norm_backward};
 pub use rope::{rope, rope_backward};
+pub use selective_scan::{InputRule, selective_scan};
+pub use ssd::{SsdShape, ssd, ssd_chunked};
 
 use super::Real;
 
