@@ -6,7 +6,7 @@ use selkie_model::{
 };
 use serde_json::Value;
 
-use crate::support::{Golden, near};
+use crate::support::{Golden, near, swap_axes};
 
 const BOUND: f64 = 2e-7;
 
@@ -56,17 +56,6 @@ fn activations() {
         seen += 1;
     }
     assert_eq!(seen, golden.cases().len(), "a case was left out");
-}
-
-/// `[heads, length, width]` to `[length, heads, width]` and, with the first two sizes exchanged, back.
-fn swap_axes(values: &[f64], heads: usize, length: usize, width: usize) -> Vec<f64> {
-    let mut out = vec![0.0; values.len()];
-    for h in 0..heads {
-        for l in 0..length {
-            out[(l * heads + h) * width..][..width].copy_from_slice(&values[(h * length + l) * width..][..width]);
-        }
-    }
-    out
 }
 
 #[test]

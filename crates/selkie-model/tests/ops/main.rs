@@ -3,5 +3,6 @@
 mod differences;
 mod golden;
 mod golden_rope;
+mod golden_scan;
 mod mixture;
 mod support;

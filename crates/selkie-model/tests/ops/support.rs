@@ -1,6 +1,6 @@
 //! Golden files, seeded values, and what "equal" means.
 
-use std::{fs, rc::Rc};
+use std::{fs, ops::Range, rc::Rc};
 
 use selkie_formats::{Checkpoint, DType, MemorySource, Tensor, quant};
 use selkie_model::LoadedWeight;
@@ -42,6 +42,18 @@ impl Golden {
     pub fn get(&self, name: &str) -> Vec<f64> {
         let tensor = pollster::block_on(self.file.load(name)).expect("a golden tensor");
         tensor.to_f32().expect("floats").iter().map(|&v| f64::from(v)).collect()
+    }
+
+    /// Floats, where they are there.
+    pub fn find(&self, name: &str) -> Option<Vec<f64>> {
+        self.has(name).then(|| self.get(name))
+    }
+
+    /// One entry of a batch: that part of the first axis.
+    pub fn entry(&self, name: &str, entry: usize) -> Vec<f64> {
+        let values = self.get(name);
+        let each = values.len() / self.shape(name)[0];
+        values[entry * each..][..each].to_vec()
     }
 
     /// Integers.
@@ -115,6 +127,34 @@ pub fn check_gradient_with(
         })
         .collect();
     near(gradient, &differences, bound, what);
+}
+
+/// `[a, b, width]` to `[b, a, width]`.
+pub fn swap_axes(values: &[f64], a: usize, b: usize, width: usize) -> Vec<f64> {
+    assert_eq!(values.len(), a * b * width);
+    let mut out = vec![0.0; values.len()];
+    for i in 0..a {
+        for j in 0..b {
+            out[(j * a + i) * width..][..width].copy_from_slice(&values[(i * b + j) * width..][..width]);
+        }
+    }
+    out
+}
+
+/// Those columns of `[rows, width]`.
+pub fn columns(values: &[f64], width: usize, columns: Range<usize>) -> Vec<f64> {
+    values.chunks_exact(width).flat_map(|row| row[columns.clone()].iter().copied()).collect()
+}
+
+/// Writes those columns of `[rows, width]`.
+pub fn put_columns(into: &mut [f64], width: usize, columns: Range<usize>, values: &[f64]) {
+    let rows = into.chunks_exact_mut(width).zip(values.chunks_exact(columns.len()));
+    rows.for_each(|(row, values)| row[columns.clone()].copy_from_slice(values));
+}
+
+/// `x` with `softplus(x) = y`: the golden files hold some step sizes as they are after it.
+pub fn inverse_softplus(y: f64) -> f64 {
+    y + (-(-y).exp_m1()).ln()
 }
 
 pub fn dot(a: &[f64], b: &[f64]) -> f64 {
