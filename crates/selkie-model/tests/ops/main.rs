@@ -8,4 +8,5 @@ mod golden_rope;
 mod golden_scan;
 mod golden_ssd;
 mod mixture;
+mod routing;
 mod support;
