@@ -1,7 +1,7 @@
 //! Mixtures of experts: rows are gathered by expert, so that each expert's weights are read once a pass.
 
 use selkie_model::{
-    reference::ops::{Choice, route},
+    reference::ops::route,
     spec::{Gating, Mixture},
 };
 
@@ -47,7 +47,7 @@ pub(super) fn run(
     let choice_bias = m.routing.choice_bias.map(|id| weights.vector(id));
     let mut jobs: Vec<Vec<Job>> = vec![vec![]; m.n_experts];
     for (row, scores) in s.scores.chunks_exact(m.n_experts).enumerate() {
-        for Choice { expert, weight } in route(scores, choice_bias, m.n_used, &m.routing) {
+        for (expert, weight) in route(scores, choice_bias, &m.routing, m.n_used) {
             jobs[expert].push(Job { row, weight });
         }
     }

@@ -2,7 +2,11 @@
 
 mod differences;
 mod golden;
+mod golden_delta;
+mod golden_mamba3;
 mod golden_rope;
 mod golden_scan;
+mod golden_ssd;
 mod mixture;
+mod routing;
 mod support;

@@ -141,6 +141,11 @@ pub fn swap_axes(values: &[f64], a: usize, b: usize, width: usize) -> Vec<f64> {
     out
 }
 
+/// Those rows of `[_, width]`.
+pub fn rows_of<'a>(values: &'a [f64], width: usize, rows: &Range<usize>) -> &'a [f64] {
+    &values[rows.start * width..rows.end * width]
+}
+
 /// Those columns of `[rows, width]`.
 pub fn columns(values: &[f64], width: usize, columns: Range<usize>) -> Vec<f64> {
     values.chunks_exact(width).flat_map(|row| row[columns.clone()].iter().copied()).collect()

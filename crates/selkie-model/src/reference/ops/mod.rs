@@ -17,6 +17,7 @@ mod mamba3;
 mod mixture;
 mod norm;
 mod rope;
+mod routing;
 mod selective_scan;
 mod ssd;
 
@@ -38,9 +39,10 @@ pub use linear::{
 };
 pub use loss::{LossTerms, cross_entropy, cross_entropy_backward};
 pub use mamba3::{DecayActivation, Mamba3Params, Mamba3Shape, Mamba3State, mamba3, mamba3_chunked};
-pub use mixture::{Choice, ExpertGradients, MixtureGradients, mixture, mixture_backward, route, route_backward};
-pub use norm::{layer_norm, layer_norm_backward, rms_norm, rms_norm_backward, rms_norm_plain};
+pub use mixture::{ExpertGradients, MixtureGradients, mixture, mixture_backward};
+pub use norm::{layer_norm, layer_norm_backward, rms_norm, rms_norm_backward, rms_norm_plain, rms_norm_plain_backward};
 pub use rope::{rope, rope_backward};
+pub use routing::{route, route_backward};
 pub use selective_scan::{InputRule, selective_scan};
 pub use ssd::{SsdShape, ssd, ssd_chunked};
 
