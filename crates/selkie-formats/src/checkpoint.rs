@@ -6,8 +6,9 @@ use std::{
 };
 
 use crate::{
-    ByteSource, Error, Result, Tensor, TensorInfo,
+    ByteSource, DType, Error, MemorySource, Result, Tensor, TensorInfo,
     gguf::{self, GgufFile, Metadata},
+    mbjs::{self, MbjsFile},
     safetensors::{SafetensorsFile, ShardIndex, UnknownTensor},
 };
 
@@ -18,6 +19,8 @@ pub struct Checkpoint {
     pub sources: Vec<Rc<dyn ByteSource>>,
     /// The metadata of GGUF files; that of the first where there are several.
     pub gguf: Option<Metadata>,
+    /// The configuration that an MBJS file was read against.
+    pub mbjs: Option<mbjs::Config>,
     /// The free metadata of safetensors files.
     pub notes: BTreeMap<String, String>,
     /// Tensors of types that are not known here; they can be listed, not read.
@@ -41,6 +44,10 @@ impl Checkpoint {
             return Self::open_gguf(sources).await;
         }
         let first = &sources[0];
+        if magic[..] == mbjs::MAGIC {
+            let what = "an MBJS file, which is read with its configuration".to_owned();
+            return Err(Error::Header { file: first.name().to_owned(), offset: 0, what });
+        }
         let header = first.read(0..first.len().min(8)).await?;
         // A safetensors file begins with the length of its header.
         if header.first_chunk().is_none_or(|bytes| u64::from_le_bytes(*bytes) > first.len() - 8) {
@@ -109,6 +116,42 @@ impl Checkpoint {
         Ok(checkpoint)
     }
 
+    /// Opens an MBJS file of the model that `config` describes. Its tensors are named as
+    /// [`Config::parameters`](mbjs::Config::parameters).
+    ///
+    /// # Errors
+    /// As [`MbjsFile::read`].
+    pub async fn open_mbjs(source: Rc<dyn ByteSource>, config: &mbjs::Config) -> Result<Self> {
+        let file = MbjsFile::read(source.as_ref(), config).await?;
+        let mut checkpoint = Self::from_parts(vec![source], file.tensors)?;
+        checkpoint.mbjs = Some(config.clone());
+        Ok(checkpoint)
+    }
+
+    /// A checkpoint in memory with the [initial](mbjs::initial) weights of `config`.
+    ///
+    /// # Errors
+    /// Where there is no memory for them.
+    pub fn fresh_mbjs(config: &mbjs::Config, seed: u32) -> Result<Self> {
+        let mut bytes: Vec<u8> = Vec::new();
+        let mut tensors = Vec::new();
+        for parameter in mbjs::initial(config, seed) {
+            let (mbjs::Parameter { name, shape, .. }, values) = parameter?;
+            let start = bytes.len() as u64;
+            let room = values.len().checked_mul(4).map(|more| bytes.try_reserve(more));
+            if !matches!(room, Some(Ok(()))) {
+                return Err(Error::Write {
+                    what: format!("parameter `{name}`: no memory for {} values", values.len()),
+                });
+            }
+            bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+            tensors.push(TensorInfo { name, dtype: DType::F32, shape, source: 0, range: start..bytes.len() as u64 });
+        }
+        let mut checkpoint = Self::from_parts(vec![Rc::new(MemorySource::new(config.name(), bytes))], tensors)?;
+        checkpoint.mbjs = Some(config.clone());
+        Ok(checkpoint)
+    }
+
     /// A checkpoint of tensors that some other reader found in `sources`.
     ///
     /// # Errors
@@ -128,7 +171,7 @@ impl Checkpoint {
                 return Err(error("a second tensor of that name"));
             }
         }
-        Ok(Self { sources, gguf: None, notes: BTreeMap::new(), unknown: Vec::new(), tensors, index })
+        Ok(Self { sources, gguf: None, mbjs: None, notes: BTreeMap::new(), unknown: Vec::new(), tensors, index })
     }
 
     /// The tensors, in the files' order.

@@ -1,4 +1,4 @@
-//! Model files: GGUF and safetensors, and the block formats in which their weights are stored.
+//! Model files: GGUF, safetensors and MBJS, and the block formats in which their weights are stored.
 //!
 //! Nothing here touches a file system: bytes come through a [`ByteSource`], which may be a mapped file, a buffer or a
 //! web request. Nothing here panics on what a file says: see [`Error`].
@@ -10,6 +10,7 @@ mod dtype;
 mod error;
 pub mod gguf;
 mod layout;
+pub mod mbjs;
 pub mod quant;
 pub mod safetensors;
 mod source;
