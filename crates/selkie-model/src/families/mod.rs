@@ -8,12 +8,15 @@ mod gemma2;
 mod gemma3;
 mod granite;
 mod llama;
+mod mamba;
+mod mamba2;
 mod mistral;
 mod mixture;
 mod olmo2;
 mod phi3;
 mod qwen2;
 mod qwen3;
+mod recurrent;
 mod rope;
 mod settings;
 mod smollm3;
@@ -44,6 +47,8 @@ const FAMILIES: &[Family] = &[
     Family { gguf: &["phi3"], model_types: &["phi3"], read: phi3::read },
     Family { gguf: &["olmo2"], model_types: &["olmo2"], read: olmo2::read },
     Family { gguf: &["smollm3"], model_types: &["smollm3"], read: smollm3::read },
+    Family { gguf: &["mamba"], model_types: &["mamba", "falcon_mamba"], read: mamba::read },
+    Family { gguf: &["mamba2"], model_types: &["mamba2"], read: mamba2::read },
     Family { gguf: &["granite"], model_types: &["granite"], read: granite::read },
 ];
 
