@@ -10,6 +10,7 @@ mod granite;
 mod llama;
 mod mamba;
 mod mamba2;
+mod mamba3;
 mod mistral;
 mod mixture;
 mod olmo2;
@@ -20,6 +21,7 @@ mod recurrent;
 mod rope;
 mod settings;
 mod smollm3;
+mod state_spaces;
 mod tensors;
 
 use selkie_formats::Checkpoint;
@@ -49,6 +51,8 @@ const FAMILIES: &[Family] = &[
     Family { gguf: &["smollm3"], model_types: &["smollm3"], read: smollm3::read },
     Family { gguf: &["mamba"], model_types: &["mamba", "falcon_mamba"], read: mamba::read },
     Family { gguf: &["mamba2"], model_types: &["mamba2"], read: mamba2::read },
+    Family { gguf: &["mamba3", "mamba3hybrid"], model_types: &[], read: mamba3::read },
+    Family { gguf: &[], model_types: &[settings::MAMBA_SSM], read: state_spaces::read },
     Family { gguf: &["granite"], model_types: &["granite"], read: granite::read },
 ];
 
