@@ -7,6 +7,7 @@ mod decoder;
 mod gemma2;
 mod gemma3;
 mod granite;
+mod granitemoe;
 mod llama;
 mod mamba;
 mod mamba2;
@@ -14,9 +15,12 @@ mod mamba3;
 mod mistral;
 mod mixture;
 mod olmo2;
+mod olmoe;
 mod phi3;
 mod qwen2;
+mod qwen2_moe;
 mod qwen3;
+mod qwen3_moe;
 mod recurrent;
 mod rope;
 mod settings;
@@ -54,6 +58,10 @@ const FAMILIES: &[Family] = &[
     Family { gguf: &["mamba3", "mamba3hybrid"], model_types: &[], read: mamba3::read },
     Family { gguf: &[], model_types: &[settings::MAMBA_SSM], read: state_spaces::read },
     Family { gguf: &["granite"], model_types: &["granite"], read: granite::read },
+    Family { gguf: &["granitemoe"], model_types: &["granitemoe", "granitemoeshared"], read: granitemoe::read },
+    Family { gguf: &["qwen2moe"], model_types: &["qwen2_moe"], read: qwen2_moe::read },
+    Family { gguf: &["qwen3moe"], model_types: &["qwen3_moe"], read: qwen3_moe::read },
+    Family { gguf: &["olmoe"], model_types: &["olmoe"], read: olmoe::read },
 ];
 
 /// Reads the schedule of a checkpoint; `config` is its `config.json`, which GGUF files do without.
