@@ -3,11 +3,14 @@
 //! A family states what its published models have in common and differ in; what transformers share is read by
 //! `decoder`, settings and tensors go by GGUF's short names in either format.
 
+mod bamba;
 mod decoder;
 mod gemma2;
 mod gemma3;
 mod granite;
 mod granitemoe;
+mod granitemoehybrid;
+mod jamba;
 mod llama;
 mod mamba;
 mod mamba2;
@@ -57,6 +60,9 @@ const FAMILIES: &[Family] = &[
     Family { gguf: &["mamba2"], model_types: &["mamba2"], read: mamba2::read },
     Family { gguf: &["mamba3", "mamba3hybrid"], model_types: &[], read: mamba3::read },
     Family { gguf: &[], model_types: &[settings::MAMBA_SSM], read: state_spaces::read },
+    Family { gguf: &["jamba"], model_types: &["jamba"], read: jamba::read },
+    Family { gguf: &[], model_types: &["bamba"], read: bamba::read },
+    Family { gguf: &["granitehybrid"], model_types: &["granitemoehybrid"], read: granitemoehybrid::read },
     Family { gguf: &["granite"], model_types: &["granite"], read: granite::read },
     Family { gguf: &["granitemoe"], model_types: &["granitemoe", "granitemoeshared"], read: granitemoe::read },
     Family { gguf: &["qwen2moe"], model_types: &["qwen2_moe"], read: qwen2_moe::read },

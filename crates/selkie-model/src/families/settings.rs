@@ -187,6 +187,20 @@ impl<'a> Settings<'a> {
         list.iter().enumerate().map(word).collect::<Result<_>>().map(Some)
     }
 
+    /// What each layer is, by the words of a list. `None` where the field is missing.
+    pub fn kinds<T: Copy>(&self, hf: &str, n_layers: usize, known: &[(&str, T)]) -> Result<Option<Vec<T>>> {
+        let Some(words) = self.words(hf, n_layers)? else { return Ok(None) };
+        let kind = |(layer, word): (usize, &str)| {
+            let found = known.iter().find(|(name, _)| *name == word);
+            found.map(|(_, kind)| *kind).ok_or_else(|| {
+                let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+                let what = format!("layer {layer}: `{word}` is not known ({} are)", known.join(", "));
+                Error::setting(self.name("", hf), what)
+            })
+        };
+        words.into_iter().enumerate().map(kind).collect::<Result<_>>().map(Some)
+    }
+
     /// The layers that a list names.
     pub fn layers(&self, hf: &str, n_layers: usize) -> Result<Option<Vec<usize>>> {
         let Some(found) = self.field(hf) else { return Ok(None) };
