@@ -45,6 +45,9 @@ pub const DENSE: &[&str] = &[
     "smollm3-nope",
 ];
 
+/// The cases of `fixtures/hf` with mixtures of experts, or compressed caches.
+pub const MIXTURES: &[&str] = &["granitemoe", "k256-qwen3moe", "qwen2moe-shared", "qwen3moe"];
+
 /// The cases of `fixtures/hf` with recurrent layers, alone or among attention.
 pub const RECURRENT: &[&str] = &["falcon-mamba", "k256-mamba2", "mamba", "mamba2-g1", "mamba2-g2"];
 
