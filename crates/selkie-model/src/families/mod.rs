@@ -15,6 +15,7 @@ mod latent;
 mod llama;
 mod mamba;
 mod mamba2;
+mod mamba3;
 mod mistral;
 mod mixture;
 mod olmo2;
@@ -28,6 +29,7 @@ mod recurrent;
 mod rope;
 mod settings;
 mod smollm3;
+mod state_spaces;
 mod tensors;
 
 use selkie_formats::Checkpoint;
@@ -57,6 +59,8 @@ const FAMILIES: &[Family] = &[
     Family { gguf: &["smollm3"], model_types: &["smollm3"], read: smollm3::read },
     Family { gguf: &["mamba"], model_types: &["mamba", "falcon_mamba"], read: mamba::read },
     Family { gguf: &["mamba2"], model_types: &["mamba2"], read: mamba2::read },
+    Family { gguf: &["mamba3", "mamba3hybrid"], model_types: &[], read: mamba3::read },
+    Family { gguf: &[], model_types: &[settings::MAMBA_SSM], read: state_spaces::read },
     Family { gguf: &["granite"], model_types: &["granite"], read: granite::read },
     Family { gguf: &["granitemoe"], model_types: &["granitemoe", "granitemoeshared"], read: granitemoe::read },
     Family { gguf: &["qwen2moe"], model_types: &["qwen2_moe"], read: qwen2_moe::read },
