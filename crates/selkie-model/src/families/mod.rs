@@ -5,12 +5,16 @@
 
 mod bamba;
 mod decoder;
+mod deepseek_v2;
+mod deepseek_v3;
 mod gemma2;
 mod gemma3;
+mod gpt_oss;
 mod granite;
 mod granitemoe;
 mod granitemoehybrid;
 mod jamba;
+mod latent;
 mod llama;
 mod mamba;
 mod mamba2;
@@ -67,6 +71,9 @@ const FAMILIES: &[Family] = &[
     Family { gguf: &["granitemoe"], model_types: &["granitemoe", "granitemoeshared"], read: granitemoe::read },
     Family { gguf: &["qwen2moe"], model_types: &["qwen2_moe"], read: qwen2_moe::read },
     Family { gguf: &["qwen3moe"], model_types: &["qwen3_moe"], read: qwen3_moe::read },
+    Family { gguf: &["deepseek2"], model_types: &["deepseek_v2"], read: deepseek_v2::read },
+    Family { gguf: &[], model_types: &["deepseek_v3"], read: deepseek_v3::read },
+    Family { gguf: &["gpt-oss"], model_types: &["gpt_oss"], read: gpt_oss::read },
     Family { gguf: &["olmoe"], model_types: &["olmoe"], read: olmoe::read },
 ];
 
