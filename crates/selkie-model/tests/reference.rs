@@ -1,11 +1,18 @@
 //! The reference executor against the fixtures, and fused plans against unfused ones.
 
 use selkie_model::{plan, reference::Reference};
-use selkie_suite::{DENSE, MBJS, RECURRENT, run, run_mbjs};
+use selkie_suite::{DENSE, MBJS, MIXTURES, RECURRENT, run, run_mbjs};
 
 #[test]
 fn dense_fixtures() {
     for name in DENSE {
+        run(name, &|spec, weights| Box::new(Reference::<f64>::new(spec, weights)));
+    }
+}
+
+#[test]
+fn mixture_fixtures() {
+    for name in MIXTURES {
         run(name, &|spec, weights| Box::new(Reference::<f64>::new(spec, weights)));
     }
 }
@@ -21,6 +28,11 @@ fn recurrent_fixtures() {
 #[test]
 fn dense_fixtures_fused() {
     fused(DENSE);
+}
+
+#[test]
+fn mixture_fixtures_fused() {
+    fused(MIXTURES);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use crate::{
 use selkie_formats::Checkpoint;
 
 /// The sizes of a decoder. Those of the heads are 0 where no layer attends.
+#[derive(Clone, Copy)]
 pub(crate) struct Sizes {
     pub d_model: usize,
     pub n_layers: usize,
@@ -71,6 +72,12 @@ impl<'a> Reader<'a> {
     pub fn hybrid(settings: Settings<'a>, checkpoint: &'a Checkpoint, names: Names, shared: Names) -> Result<Self> {
         let sizes = Sizes::of_hybrid(&settings)?;
         Self::with_sizes(settings, checkpoint, [names, shared], sizes)
+    }
+
+    /// For a model with latent attention: the width of a head is that of the part which turns.
+    pub fn latent(settings: Settings<'a>, checkpoint: &'a Checkpoint, names: Names) -> Result<Self> {
+        let sizes = Sizes::of_latent(&settings)?;
+        Self::with_sizes(settings, checkpoint, [names, &[]], sizes)
     }
 
     fn with_sizes(settings: Settings<'a>, checkpoint: &'a Checkpoint, names: [Names; 2], sizes: Sizes) -> Result<Self> {
@@ -354,31 +361,16 @@ impl Sizes {
         Self::of_heads(s, n_heads, n_kv_heads, d_ff)
     }
 
+    fn of_latent(s: &Settings<'_>) -> Result<Self> {
+        let n_heads = s.size("attention.head_count", "num_attention_heads")?;
+        let head_dim = s.size("rope.dimension_count", "qk_rope_head_dim")?;
+        let d_ff = s.count("feed_forward_length", "intermediate_size")?.unwrap_or(0);
+        Ok(Self { n_heads, n_kv_heads: 1, head_dim, ..Self::of_heads(s, 0, 0, d_ff)? })
+    }
+
     /// `n_heads` may be 0.
     fn of_heads(s: &Settings<'_>, n_heads: usize, n_kv_heads: usize, d_ff: usize) -> Result<Self> {
         let d_model = s.size("embedding_length", "hidden_size|d_model")?;
-        if n_heads > 0 && (n_kv_heads == 0 || !n_heads.is_multiple_of(n_kv_heads)) {
-            let what = format!("{n_heads} query heads do not divide by {n_kv_heads} key heads");
-            return Err(Error::setting(s.name("attention.head_count_kv", "num_key_value_heads"), what));
-        }
-        let head_dim = match s.count("attention.key_length", "head_dim|attention_head_dim")? {
-            _ if n_heads == 0 => 0,
-            Some(0) => return Err(Error::setting(s.name("attention.key_length", "head_dim"), "is 0")),
-            Some(n) => n,
-            None if d_model.is_multiple_of(n_heads) => d_model / n_heads,
-            None => {
-                let what = format!("width {d_model} does not divide by {n_heads} heads");
-                return Err(Error::setting(s.name("attention.head_count", "num_attention_heads"), what));
-            }
-        };
-        if n_heads.checked_mul(head_dim).is_none_or(|width| width >= 1 << 28) {
-            let what = format!("{n_heads} heads of {head_dim} are out of all proportion");
-            return Err(Error::setting(s.name("attention.key_length", "head_dim"), what));
-        }
-        if n_heads > 0 && s.count("attention.value_length", "v_head_dim")?.is_some_and(|v| v != head_dim) {
-            let key = s.name("attention.value_length", "v_head_dim");
-            return Err(Error::setting(key, format!("differs from the keys' {head_dim}")));
-        }
         let (gguf, hf) = (
             "attention.layer_norm_rms_epsilon|attention.layer_norm_epsilon",
             "rms_norm_eps|norm_eps|layer_norm_epsilon|norm_epsilon",
@@ -396,7 +388,47 @@ impl Sizes {
             },
         };
         let context = s.count("context_length", "max_position_embeddings")?;
-        Ok(Self { d_model, n_layers, n_heads, n_kv_heads, head_dim, d_ff, eps: eps as f32, context })
+        let own = Self { d_model, n_layers, n_heads: 0, n_kv_heads: 0, head_dim: 0, d_ff, eps: eps as f32, context };
+        if n_heads == 0 {
+            return Ok(own);
+        }
+        let head_dim = s.count("attention.key_length", "head_dim|attention_head_dim")?;
+        let own = own.with_heads(s, "num_attention_heads", n_heads, n_kv_heads, head_dim)?;
+        if s.count("attention.value_length", "v_head_dim")?.is_some_and(|v| v != own.head_dim) {
+            let key = s.name("attention.value_length", "v_head_dim");
+            return Err(Error::setting(key, format!("differs from the keys' {}", own.head_dim)));
+        }
+        Ok(own)
+    }
+
+    /// The same with heads, of which `field` is the number. Without a `head_dim` they share the width.
+    pub fn with_heads(
+        &self,
+        s: &Settings<'_>,
+        field: &str,
+        n_heads: usize,
+        n_kv_heads: usize,
+        head_dim: Option<usize>,
+    ) -> Result<Self> {
+        let d_model = self.d_model;
+        if n_kv_heads == 0 || !n_heads.is_multiple_of(n_kv_heads) {
+            let what = format!("{n_heads} query heads do not divide by {n_kv_heads} key heads");
+            return Err(Error::setting(s.name("attention.head_count_kv", "num_key_value_heads"), what));
+        }
+        let head_dim = match head_dim {
+            Some(0) => return Err(Error::setting(s.name("attention.key_length", "head_dim"), "is 0")),
+            Some(n) => n,
+            None if d_model.is_multiple_of(n_heads) => d_model / n_heads,
+            None => {
+                let what = format!("width {d_model} does not divide by {n_heads} heads");
+                return Err(Error::setting(s.name("attention.head_count", field), what));
+            }
+        };
+        if n_heads.checked_mul(head_dim).is_none_or(|width| width >= 1 << 28) {
+            let what = format!("{n_heads} heads of {head_dim} are out of all proportion");
+            return Err(Error::setting(s.name("attention.key_length", "head_dim"), what));
+        }
+        Ok(Self { n_heads, n_kv_heads, head_dim, ..*self })
     }
 }
 

@@ -13,12 +13,12 @@ use crate::{ModelSpec, Result, spec::Mixer};
 const KEYS: Keys = Keys {
     d_inner: "intermediate_size",
     expand: "expand",
-    d_state: "state_size",
-    taps: "conv_kernel",
     dt_rank: "time_step_rank",
-    n_heads: "",
-    head_dim: "",
-    n_groups: "",
+    d_state: ("state_size", 16),
+    taps: ("conv_kernel", 4),
+    n_heads: ("", 0),
+    head_dim: ("", 0),
+    n_groups: ("", 0),
 };
 
 pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<ModelSpec> {

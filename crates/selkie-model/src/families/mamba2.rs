@@ -12,12 +12,12 @@ use crate::{ModelSpec, Result, spec::Mixer};
 const KEYS: Keys = Keys {
     d_inner: "",
     expand: "expand",
-    d_state: "state_size",
-    taps: "conv_kernel",
     dt_rank: "",
-    n_heads: "num_heads",
-    head_dim: "head_dim",
-    n_groups: "n_groups",
+    d_state: ("state_size", 128),
+    taps: ("conv_kernel", 4),
+    n_heads: ("num_heads", 128),
+    head_dim: ("head_dim", 64),
+    n_groups: ("n_groups", 8),
 };
 
 pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<ModelSpec> {

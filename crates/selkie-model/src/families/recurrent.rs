@@ -3,7 +3,7 @@
 use selkie_formats::json_f64;
 
 use super::{
-    decoder::{Reader, block},
+    decoder::{AttentionOptions, Reader, block},
     tensors::Names,
 };
 use crate::{
@@ -55,28 +55,31 @@ pub(super) const MAMBA: Names = &[
 ];
 
 /// What a family's configuration calls the sizes of its recurrent layers; GGUF calls them the same in all.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Keys {
     pub d_inner: &'static str,
     pub expand: &'static str,
-    pub d_state: &'static str,
-    pub taps: &'static str,
     pub dt_rank: &'static str,
-    pub n_heads: &'static str,
-    pub head_dim: &'static str,
-    pub n_groups: &'static str,
+    pub d_state: Size,
+    pub taps: Size,
+    pub n_heads: Size,
+    pub head_dim: Size,
+    pub n_groups: Size,
 }
+
+/// A field and what it is where it is missing; 0 where it must not be.
+pub(super) type Size = (&'static str, usize);
 
 /// The keys of Bamba and what is made like it.
 pub(super) const BAMBA_KEYS: Keys = Keys {
     d_inner: "",
     expand: "mamba_expand",
-    d_state: "mamba_d_state",
-    taps: "mamba_d_conv",
     dt_rank: "",
-    n_heads: "mamba_n_heads",
-    head_dim: "mamba_d_head",
-    n_groups: "mamba_n_groups",
+    d_state: ("mamba_d_state", 256),
+    taps: ("mamba_d_conv", 4),
+    n_heads: ("mamba_n_heads", 128),
+    head_dim: ("mamba_d_head", 0),
+    n_groups: ("mamba_n_groups", 1),
 };
 
 /// The sizes of a [`Mamba1`].
@@ -130,19 +133,22 @@ impl Reader<'_> {
         };
         Ok(Mamba1Sizes {
             d_inner: self.d_inner(keys)?,
-            d_state: s.size("ssm.state_size", keys.d_state)?,
+            d_state: s.size_or("ssm.state_size", keys.d_state)?,
             dt_rank,
-            taps: s.size("ssm.conv_kernel", keys.taps)?,
+            taps: s.size_or("ssm.conv_kernel", keys.taps)?,
         })
     }
 
     /// The sizes of Mamba-2's layers. GGUF's `time_step_rank` is the number of heads there.
     pub fn mamba2_sizes(&self, keys: &Keys) -> Result<Mamba2Sizes> {
         let s = &self.settings;
-        let heads = s.count("ssm.time_step_rank", keys.n_heads)?;
-        let heads = heads.map(|n| s.positive("ssm.time_step_rank", keys.n_heads, n)).transpose()?;
-        let head_dim = if s.is_gguf() { None } else { s.count_or_auto("", keys.head_dim)? };
-        let head_dim = head_dim.map(|n| s.positive("", keys.head_dim, n)).transpose()?;
+        let size = |found: Option<usize>, gguf: &str, (hf, default): Size| -> Result<Option<usize>> {
+            let default = Some(default).filter(|&n| n > 0 && !s.is_gguf());
+            found.or(default).map(|n| s.positive(gguf, hf, n)).transpose()
+        };
+        let heads = size(s.count("ssm.time_step_rank", keys.n_heads.0)?, "ssm.time_step_rank", keys.n_heads)?;
+        let head_dim = if s.is_gguf() { None } else { s.count_or_auto("", keys.head_dim.0)? };
+        let head_dim = size(head_dim, "", keys.head_dim)?;
         let divide = |by: usize, key: String| {
             let d_inner = self.d_inner(keys)?;
             match d_inner.checked_rem(by) {
@@ -152,21 +158,21 @@ impl Reader<'_> {
         };
         let (n_heads, head_dim) = match (heads, head_dim) {
             (Some(n_heads), Some(head_dim)) => (n_heads, head_dim),
-            (Some(n_heads), None) => (n_heads, divide(n_heads, s.name("ssm.time_step_rank", keys.n_heads))?),
-            (None, Some(head_dim)) => (divide(head_dim, s.name("", keys.head_dim))?, head_dim),
-            (None, None) => (s.size("ssm.time_step_rank", keys.n_heads)?, 0),
+            (Some(n_heads), None) => (n_heads, divide(n_heads, s.name("ssm.time_step_rank", keys.n_heads.0))?),
+            (None, Some(head_dim)) => (divide(head_dim, s.name("", keys.head_dim.0))?, head_dim),
+            (None, None) => return Err(Error::setting(s.name("ssm.time_step_rank", keys.n_heads.0), "is missing")),
         };
-        let n_groups = s.size("ssm.group_count", keys.n_groups)?;
+        let n_groups = s.size_or("ssm.group_count", keys.n_groups)?;
         if !n_heads.is_multiple_of(n_groups) {
             let what = format!("{n_heads} heads do not divide by {n_groups} groups");
-            return Err(Error::setting(s.name("ssm.group_count", keys.n_groups), what));
+            return Err(Error::setting(s.name("ssm.group_count", keys.n_groups.0), what));
         }
-        let d_state = s.size("ssm.state_size", keys.d_state)?;
-        s.product("ssm.inner_size", keys.head_dim, [n_heads, head_dim])?;
-        s.product("ssm.state_size", keys.d_state, [n_groups, d_state])?;
+        let d_state = s.size_or("ssm.state_size", keys.d_state)?;
+        s.product("ssm.inner_size", keys.head_dim.0, [n_heads, head_dim])?;
+        s.product("ssm.state_size", keys.d_state.0, [n_groups, d_state])?;
         let (dt_min, dt_max) = self.time_step_limit()?;
         let shape = SsdShape { n_heads, head_dim, n_groups, d_state, dt_min, dt_max, scale_input: true };
-        let taps = s.size("ssm.conv_kernel", keys.taps)?;
+        let taps = s.size_or("ssm.conv_kernel", keys.taps)?;
         Ok(Mamba2Sizes { shape, taps, conv: Transform::None })
     }
 
@@ -259,6 +265,32 @@ impl Reader<'_> {
             norm_before_gate: false,
             out: self.linear(&at("ssm_out"), d_model, d_inner)?,
         })
+    }
+
+    /// Key heads of each layer, none where it does not attend. GGUF files list them; for configurations `attends` tells.
+    pub fn kv_heads(&self, attends: impl FnOnce(&Self) -> Result<Vec<bool>>) -> Result<Vec<usize>> {
+        let n_layers = self.sizes.n_layers;
+        if self.settings.is_gguf() {
+            let listed = self.settings.counts("attention.head_count_kv", "", n_layers)?;
+            return Ok(listed.unwrap_or_else(|| vec![0; n_layers]));
+        }
+        Ok(attends(self)?.into_iter().map(|attends| if attends { self.sizes.n_kv_heads } else { 0 }).collect())
+    }
+
+    /// The attention of layer `layer`, which may have another number of key heads than its neighbours.
+    pub fn attention_over(&mut self, layer: usize, n_kv_heads: usize, options: &AttentionOptions) -> Result<Mixer> {
+        let n_heads = self.sizes.n_heads;
+        if !n_heads.is_multiple_of(n_kv_heads) {
+            let what = format!("layer {layer}: {n_heads} query heads do not divide by {n_kv_heads} key heads");
+            return Err(Error::setting(self.settings.name("attention.head_count_kv", "num_key_value_heads"), what));
+        }
+        self.sizes.n_kv_heads = n_kv_heads;
+        self.attention(layer, options)
+    }
+
+    /// Rows of a matrix over the stream.
+    pub fn rows_of(&self, short: &str) -> Result<usize> {
+        Ok(self.tensors.require(short)?.shape.iter().product::<usize>() / self.sizes.d_model)
     }
 
     /// A layer of a norm and a mixer.

@@ -121,6 +121,23 @@ impl<'a> Settings<'a> {
         if self.field(hf).and_then(Value::as_str) == Some("auto") { Ok(None) } else { self.count(gguf, hf) }
     }
 
+    /// A count that must be positive, with its value where a configuration leaves it out; 0 where it must not.
+    pub fn size_or(&self, gguf: &str, (hf, default): (&str, usize)) -> Result<usize> {
+        match self.count(gguf, hf)? {
+            None if default > 0 && !self.is_gguf() => Ok(default),
+            _ => self.size(gguf, hf),
+        }
+    }
+
+    /// A word. `None` where it is missing.
+    pub fn word(&self, gguf: &str, hf: &str) -> Result<Option<&'a str>> {
+        let found = match self.gguf(gguf) {
+            Some((metadata, key)) => metadata.get(&key).map(|value| value.as_str()),
+            None => self.field(hf).map(Value::as_str),
+        };
+        found.map(|word| word.ok_or_else(|| Error::setting(self.name(gguf, hf), "is not a word"))).transpose()
+    }
+
     /// `found`, if it is positive.
     pub fn positive(&self, gguf: &str, hf: &str, found: usize) -> Result<usize> {
         if found == 0 { Err(Error::setting(self.name(gguf, hf), "is 0")) } else { Ok(found) }
@@ -168,6 +185,20 @@ impl<'a> Settings<'a> {
             entry.as_str().ok_or_else(|| bad(format!("layer {layer}: {entry} is not a word")))
         };
         list.iter().enumerate().map(word).collect::<Result<_>>().map(Some)
+    }
+
+    /// What each layer is, by the words of a list. `None` where the field is missing.
+    pub fn kinds<T: Copy>(&self, hf: &str, n_layers: usize, known: &[(&str, T)]) -> Result<Option<Vec<T>>> {
+        let Some(words) = self.words(hf, n_layers)? else { return Ok(None) };
+        let kind = |(layer, word): (usize, &str)| {
+            let found = known.iter().find(|(name, _)| *name == word);
+            found.map(|(_, kind)| *kind).ok_or_else(|| {
+                let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+                let what = format!("layer {layer}: `{word}` is not known ({} are)", known.join(", "));
+                Error::setting(self.name("", hf), what)
+            })
+        };
+        words.into_iter().enumerate().map(kind).collect::<Result<_>>().map(Some)
     }
 
     /// The layers that a list names.

@@ -28,6 +28,17 @@ const COMMON: Names = &[
     ("ffn_gate", "mlp.gate_proj"),
     ("ffn_up", "mlp.up_proj"),
     ("ffn_down", "mlp.down_proj"),
+    ("ffn_gate_inp", "mlp.gate"),
+    ("exp_probs_b.bias", "mlp.gate.e_score_correction_bias"),
+    ("ffn_gate.#", "mlp.experts.#.gate_proj"),
+    ("ffn_up.#", "mlp.experts.#.up_proj"),
+    ("ffn_down.#", "mlp.experts.#.down_proj"),
+    ("ffn_gate_up_exps.weight", "mlp.experts.gate_up_proj"),
+    ("ffn_down_exps.weight", "mlp.experts.down_proj"),
+    ("ffn_gate_inp_shexp", "mlp.shared_expert_gate"),
+    ("ffn_gate_shexp", "mlp.shared_expert.gate_proj"),
+    ("ffn_up_shexp", "mlp.shared_expert.up_proj"),
+    ("ffn_down_shexp", "mlp.shared_expert.down_proj"),
 ];
 
 /// Every translation of `name` in the first table that has any.
@@ -156,6 +167,30 @@ impl<'a> Tensors<'a> {
         own[0] = ranges.iter().map(|range| range.len()).sum();
         let parts = ranges.iter().map(|range| self.part(info, shape, Some(range.clone()))).collect::<Result<_>>()?;
         Ok(self.push(&own, parts, Transform::None))
+    }
+
+    /// Rows of a tensor `stored`, all its axes but the last taken together, one range after another as a weight of `shape`.
+    pub fn pick(
+        &mut self,
+        short: &str,
+        stored: &[usize],
+        rows: &[std::ops::Range<usize>],
+        shape: &[usize],
+        transform: Transform,
+    ) -> Result<WeightId> {
+        let info = self.require(short)?;
+        let parts = rows.iter().map(|rows| self.part(info, stored, Some(rows.clone()))).collect::<Result<_>>()?;
+        Ok(self.push(shape, parts, transform))
+    }
+
+    /// Whole tensors, each with its stored shape, which `transform` makes one weight of.
+    pub fn join(&mut self, tensors: &[(&str, Vec<usize>)], shape: &[usize], transform: Transform) -> Result<WeightId> {
+        let mut parts = Vec::with_capacity(tensors.len());
+        for (short, stored) in tensors {
+            let info = self.require(short)?;
+            parts.push(self.part(info, stored, None)?);
+        }
+        Ok(self.push(shape, parts, transform))
     }
 
     /// A list which may be stored as a matrix of `rows` rows, as GGUF's norms of groups are.
