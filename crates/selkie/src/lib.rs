@@ -24,6 +24,7 @@ mod chat;
 mod error;
 mod files;
 mod generate;
+mod hybrid;
 mod map;
 mod model;
 #[cfg(feature = "download")]
@@ -36,6 +37,7 @@ pub use chat::{Chat, Message, messages_json};
 pub use error::{Error, Result};
 pub use files::{ModelFiles, Opened};
 pub use generate::{Event, Finish, GenerateOptions, Generated, OnEvent, Timings};
+pub use hybrid::{Hybrid, HybridConfig, HybridLayer, HybridParameter, HybridSampling, random_seed};
 pub use map::MappedFile;
 pub use model::{Backend, Model, OpenOptions};
 pub use sampling::SamplingParams;
