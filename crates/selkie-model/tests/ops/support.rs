@@ -129,6 +129,17 @@ pub fn check_gradient_with(
     near(gradient, &differences, bound, what);
 }
 
+/// As [`check_gradient`], of a loss of several operands: each with its name, where it is, and the gradient by it.
+#[track_caller]
+pub fn check_gradients(what: &str, operands: Vec<(&str, Vec<f64>, Vec<f64>)>, loss: impl Fn(&[&[f64]]) -> f64) {
+    for (i, (name, value, gradient)) in operands.iter().enumerate() {
+        check_gradient(&format!("{name} of {what}"), value, gradient, |moved| {
+            let values = operands.iter().enumerate().map(|(j, (_, value, _))| if i == j { moved } else { &value[..] });
+            loss(&values.collect::<Vec<_>>())
+        });
+    }
+}
+
 /// `[a, b, width]` to `[b, a, width]`.
 pub fn swap_axes(values: &[f64], a: usize, b: usize, width: usize) -> Vec<f64> {
     assert_eq!(values.len(), a * b * width);
