@@ -1,6 +1,7 @@
 //! Every reference op and its gradient: against the golden files, and against finite differences.
 
 mod differences;
+mod differences_recurrent;
 mod golden;
 mod golden_delta;
 mod golden_mamba3;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{attention::dot, sigmoid, softplus};
+use super::{attention::dot, sigmoid, sigmoid_derivative, softplus, softplus_derivative};
 use crate::reference::Real;
 
 /// Added to the sum of squares of a query or key before the root.
@@ -107,4 +107,110 @@ fn read<T: Real>(s: &[T], q: &[T], v_dim: usize) -> Vec<T> {
 fn unit<T: Real>(x: &[T]) -> Vec<T> {
     let length = (dot(x, x) + T::from_f64(L2_EPS)).sqrt();
     x.iter().map(|&x| x / length).collect()
+}
+
+/// `dx` of [`unit`] with `n` its result: `(dn - n·⟨n, dn⟩) / sqrt(Σ x² + eps)`.
+fn unit_backward<T: Real>(x: &[T], dn: &[T]) -> Vec<T> {
+    let (n, length) = (unit(x), (dot(x, x) + T::from_f64(L2_EPS)).sqrt());
+    let along = dot(&n, dn);
+    n.iter().zip(dn).map(|(&n, &dn)| (dn - n * along) / length).collect()
+}
+
+/// What [`delta_rule_backward`] gives, each in the shape of what it is the gradient of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeltaGradients<T> {
+    /// `[rows, 2 · n_k_heads · k_dim + n_v_heads · v_dim]`.
+    pub qkv: Vec<T>,
+    /// `[rows, n_v_heads]`, of the raw values.
+    pub b: Vec<T>,
+    /// `[rows, n_v_heads]`, of the raw values.
+    pub a: Vec<T>,
+    /// `[n_v_heads]`.
+    pub a_weight: Vec<T>,
+    /// `[n_v_heads]`.
+    pub dt_bias: Vec<T>,
+    /// `[n_v_heads, k_dim, v_dim]`: of the state before the first row.
+    pub state: Vec<T>,
+}
+
+/// The gradients of [`delta_rule`] from those of its result, `dy` `[rows, n_v_heads · v_dim]`, and of the state after it,
+/// `dstate`; `state` is the one before it.
+///
+/// From the last row to the first, with `dS` what comes back from the rows behind, D the decayed state, `e = v - Dᵀ·k` and
+/// `n = β·e`: `dS += q · dyᵀ`, `dq = S · dy`, `dn = dSᵀ · k`, `dβ = ⟨dn, e⟩`, `dv = β·dn`, `dk = dS · n - D · dv`,
+/// `dD = dS - k · dvᵀ`, `dg = ⟨dD, D⟩`, and for the row before `dS = e^g · dD`.
+#[expect(clippy::too_many_arguments, reason = "an op's operands, its state and their gradients")]
+pub fn delta_rule_backward<T: Real>(
+    qkv: &[T],
+    b: &[T],
+    a: &[T],
+    a_weight: &[T],
+    dt_bias: &[T],
+    shape: &DeltaShape,
+    state: &[T],
+    dy: &[T],
+    dstate: &[T],
+) -> DeltaGradients<T> {
+    let &DeltaShape { n_v_heads, v_dim, .. } = shape;
+    let rows = b.len() / n_v_heads;
+    // The states before each row, and after the last.
+    let mut states = vec![state.to_vec()];
+    for row in 0..rows {
+        let mut next = states[row].clone();
+        let (wide, narrow) = (shape.width(), row * n_v_heads..(row + 1) * n_v_heads);
+        let (b, a) = (&b[narrow.clone()], &a[narrow]);
+        delta_rule(&qkv[row * wide..][..wide], b, a, a_weight, dt_bias, shape, &mut next);
+        states.push(next);
+    }
+
+    let zeros = |n: usize| vec![T::default(); n];
+    let mut g = DeltaGradients {
+        qkv: zeros(qkv.len()),
+        b: zeros(b.len()),
+        a: zeros(a.len()),
+        a_weight: zeros(n_v_heads),
+        dt_bias: zeros(n_v_heads),
+        state: dstate.to_vec(),
+    };
+    for row in (0..rows).rev() {
+        for head in 0..n_v_heads {
+            let at = row * n_v_heads + head;
+            let (raw_q, raw_k) = (&qkv[shape.q(row, head)], &qkv[shape.k(row, head)]);
+            let (q, k, v) = (unit(raw_q), unit(raw_k), &qkv[shape.v(row, head)]);
+            let size = softplus(a[at] + dt_bias[head]);
+            let (decay, beta) = ((a_weight[head] * size).exp(), sigmoid(b[at]));
+            let (before, after) = (&states[row][shape.states(head)], &states[row + 1][shape.states(head)]);
+            let decayed: Vec<T> = before.iter().map(|&s| decay * s).collect();
+            let error: Vec<T> = v.iter().zip(read(&decayed, &k, v_dim)).map(|(&v, known)| v - known).collect();
+
+            let ds = &mut g.state[shape.states(head)];
+            let dy: Vec<T> = dy[at * v_dim..][..v_dim].iter().map(|&dy| shape.scale::<T>() * dy).collect();
+            for (ds, &q) in ds.chunks_exact_mut(v_dim).zip(&q) {
+                ds.iter_mut().zip(&dy).for_each(|(ds, &dy)| *ds += q * dy);
+            }
+            let dq: Vec<T> = after.chunks_exact(v_dim).map(|s| dot(s, &dy)).collect();
+            let dnews = read(ds, &k, v_dim);
+            let dv: Vec<T> = dnews.iter().map(|&dn| beta * dn).collect();
+            let rows_of_both = ds.chunks_exact(v_dim).zip(decayed.chunks_exact(v_dim));
+            let dk: Vec<T> = rows_of_both.map(|(ds, decayed)| beta * dot(ds, &error) - dot(decayed, &dv)).collect();
+            for (ds, &k) in ds.chunks_exact_mut(v_dim).zip(&k) {
+                ds.iter_mut().zip(&dv).for_each(|(ds, &dv)| *ds += -k * dv);
+            }
+            let dg = dot(ds, &decayed);
+            ds.iter_mut().for_each(|ds| *ds = decay * *ds);
+
+            add_at(&mut g.qkv[shape.q(row, head)], &unit_backward(raw_q, &dq));
+            add_at(&mut g.qkv[shape.k(row, head)], &unit_backward(raw_k, &dk));
+            add_at(&mut g.qkv[shape.v(row, head)], &dv);
+            g.b[at] = dot(&dnews, &error) * sigmoid_derivative(b[at]);
+            g.a[at] = dg * a_weight[head] * softplus_derivative(a[at] + dt_bias[head]);
+            g.dt_bias[head] += g.a[at];
+            g.a_weight[head] += dg * size;
+        }
+    }
+    g
+}
+
+fn add_at<T: Real>(to: &mut [T], values: &[T]) {
+    to.iter_mut().zip(values).for_each(|(to, &v)| *to += v);
 }
