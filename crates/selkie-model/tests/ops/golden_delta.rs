@@ -28,6 +28,12 @@ fn values_and_gradients() {
             if golden.has(&name("in.initial_state")) {
                 before = golden.entry(&name("in.initial_state"), entry);
             }
+            for chunk in [1, 3, 16, 64] {
+                let mut state = before.clone();
+                let y = delta_rule_chunked(&qkv, &b, &a, &a_weight, &dt_bias, &shape, &mut state, chunk);
+                near(&y, &golden.entry(&name("out.y"), entry), BOUND, &name("y of chunks"));
+                near(&state, &golden.entry(&name("out.last_state"), entry), BOUND, &name("state of chunks"));
+            }
             let mut state = before.clone();
             let y = delta_rule(&qkv, &b, &a, &a_weight, &dt_bias, &shape, &mut state);
             assert_eq!(y.len(), length * n_heads * v_dim);

@@ -9,5 +9,6 @@ mod golden_rope;
 mod golden_scan;
 mod golden_ssd;
 mod mixture;
+mod pieces;
 mod routing;
 mod support;

@@ -2,7 +2,11 @@
 
 use std::ops::Range;
 
-use super::{softplus, softplus_derivative, ssd::Columns};
+use super::{
+    chunk::{Chunk, scan_chunk},
+    softplus, softplus_derivative,
+    ssd::Columns,
+};
 use crate::reference::Real;
 
 /// The sizes of a [`cssd`].
@@ -145,6 +149,71 @@ pub fn cssd<T: Real>(
                     sum += c[0] * next.re + c[1] * next.im;
                 }
                 y.push(sum);
+            }
+        }
+    }
+    y
+}
+
+/// As [`cssd`], `chunk` rows at a time, each chunk as products of matrices.
+///
+/// Seen from a plane that turns with the states, by `θ_t = φ · (Δ_1 + … + Δ_t)` since the chunk's start, they only decay,
+/// by `e^{Δℓ}`: `e^{-iθ}·input·B` enters and `e^{-iθ}·C` reads, each pair as two real states. Then the states turn on.
+#[expect(clippy::too_many_arguments, reason = "an op's operands, its state and the length of a chunk")]
+pub fn cssd_chunked<T: Real>(
+    xbc: &[T],
+    dt: &[T],
+    a_log: &[T],
+    d: &[T],
+    dt_bias: &[T],
+    shape: &CssdShape,
+    state: &mut [T],
+    chunk: usize,
+) -> Vec<T> {
+    let &CssdShape { n_heads, head_dim, d_state, .. } = shape;
+    let columns = shape.columns();
+    let rows = dt.len() / n_heads;
+    let mut y = vec![T::default(); rows * n_heads * head_dim];
+    for head in 0..n_heads {
+        let m = Complex::of(&a_log[2 * head..]);
+        for first in (0..rows).step_by(chunk) {
+            let rows = first..(first + chunk).min(rows);
+            let (mut q, mut k, mut v, mut log_decay) = (vec![], vec![], vec![], vec![]);
+            let mut turn = Complex::new(T::from_f64(1.0), T::default());
+            for row in rows.clone() {
+                let step_size = softplus(dt[row * n_heads + head] + dt_bias[head]);
+                turn = turn.times(Complex::new(T::default(), step_size * m.im).exp());
+                let input = Factors::new(m, step_size).input;
+                let seen = |pair: &[T], factor: Complex<T>| {
+                    let seen = turn.conj().times(factor).times(Complex::of(pair));
+                    [seen.re, seen.im]
+                };
+                k.extend(xbc[columns.b(row, head)].chunks_exact(2).flat_map(|b| seen(b, input)));
+                let one = Complex::new(T::from_f64(1.0), T::default());
+                q.extend(xbc[columns.c(row, head)].chunks_exact(2).flat_map(|c| seen(c, one)));
+                v.extend_from_slice(&xbc[columns.x(row, head)]);
+                log_decay.push(step_size * m.re);
+            }
+            let piece = Chunk {
+                q: &q,
+                k: &k,
+                v: &v,
+                log_decay: &log_decay,
+                scale: &vec![T::from_f64(1.0); log_decay.len()],
+                d_state: 2 * d_state,
+                head_dim,
+                rank: 1,
+                own: true,
+            };
+            let states = &mut state[shape.states(head)];
+            let out = scan_chunk(&piece, states);
+            for s in states.chunks_exact_mut(2) {
+                let turned = turn.times(Complex::of(s));
+                (s[0], s[1]) = (turned.re, turned.im);
+            }
+            for ((row, out), x) in rows.zip(out.chunks_exact(head_dim)).zip(v.chunks_exact(head_dim)) {
+                let y = &mut y[(row * n_heads + head) * head_dim..][..head_dim];
+                y.iter_mut().zip(out).zip(x).for_each(|((y, &out), &x)| *y = out + d[head] * x);
             }
         }
     }

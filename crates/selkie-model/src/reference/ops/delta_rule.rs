@@ -2,7 +2,11 @@
 
 use std::ops::Range;
 
-use super::{attention::dot, sigmoid, sigmoid_derivative, softplus, softplus_derivative};
+use super::{
+    attention::dot,
+    chunk::{Chunk, scan_chunk},
+    sigmoid, sigmoid_derivative, softplus, softplus_derivative,
+};
 use crate::reference::Real;
 
 /// Added to the sum of squares of a query or key before the root.
@@ -92,6 +96,78 @@ pub fn delta_rule<T: Real>(
         }
     }
     y
+}
+
+/// As [`delta_rule`], `chunk` rows at a time, each chunk as products of matrices.
+///
+/// What a row adds, `n_t = β_t · (v_t - e^{g_t} · S_{t-1}ᵀ·k_t)`, hangs on what those before it have added. With `L_ts` the sum
+/// of `g` from behind row s to row t and `ℓ_t` that from the chunk's start, S as it was there:
+/// `n_t = β_t · (v_t - e^{ℓ_t} · Sᵀ·k_t - Σ_{s<t} e^{L_ts} · (k_t·k_s) · n_s)`, a triangular system. The n found, the rest is
+/// a chunk of a plain recurrence with n for values.
+#[expect(clippy::too_many_arguments, reason = "an op's operands, its state and the length of a chunk")]
+pub fn delta_rule_chunked<T: Real>(
+    qkv: &[T],
+    b: &[T],
+    a: &[T],
+    a_weight: &[T],
+    dt_bias: &[T],
+    shape: &DeltaShape,
+    state: &mut [T],
+    chunk: usize,
+) -> Vec<T> {
+    let &DeltaShape { n_v_heads, k_dim, v_dim, .. } = shape;
+    let rows = b.len() / n_v_heads;
+    let mut y = vec![T::default(); rows * n_v_heads * v_dim];
+    for head in 0..n_v_heads {
+        for first in (0..rows).step_by(chunk) {
+            let rows = first..(first + chunk).min(rows);
+            let (mut q, mut k, mut news, mut log_decay) = (vec![], vec![], vec![], vec![]);
+            let s = &mut state[shape.states(head)];
+            for row in rows.clone() {
+                let at = row * n_v_heads + head;
+                q.extend(unit(&qkv[shape.q(row, head)]).iter().map(|&q| shape.scale::<T>() * q));
+                let key = unit(&qkv[shape.k(row, head)]);
+                log_decay.push(a_weight[head] * softplus(a[at] + dt_bias[head]));
+                let mut known = vec![T::default(); v_dim];
+                let mut since = T::default();
+                for s in (0..row - first).rev() {
+                    since += log_decay[s + 1];
+                    let weight = since.exp() * dot(&key, &k[s * k_dim..][..k_dim]);
+                    let added: &[T] = &news[s * v_dim..][..v_dim];
+                    known.iter_mut().zip(added).for_each(|(known, &n)| *known += weight * n);
+                }
+                since += log_decay[0];
+                let beta = sigmoid(b[at]);
+                let old = read(s, &key, v_dim);
+                let v = qkv[shape.v(row, head)].iter();
+                news.extend(v.zip(old).zip(known).map(|((&v, old), known)| beta * (v - since.exp() * old - known)));
+                k.extend(key);
+            }
+            let piece = Chunk {
+                q: &q,
+                k: &k,
+                v: &news,
+                log_decay: &log_decay,
+                scale: &vec![T::from_f64(1.0); log_decay.len()],
+                d_state: k_dim,
+                head_dim: v_dim,
+                rank: 1,
+                own: true,
+            };
+            let mut turned = transposed(s, v_dim);
+            let out = scan_chunk(&piece, &mut turned);
+            s.copy_from_slice(&transposed(&turned, k_dim));
+            for (row, out) in rows.zip(out.chunks_exact(v_dim)) {
+                y[(row * n_v_heads + head) * v_dim..][..v_dim].copy_from_slice(out);
+            }
+        }
+    }
+    y
+}
+
+/// `[_, width]` to `[width, _]`.
+fn transposed<T: Real>(values: &[T], width: usize) -> Vec<T> {
+    (0..width).flat_map(|i| values.iter().skip(i).step_by(width).copied()).collect()
 }
 
 /// `Sᵀ · q`, `[v_dim]`.

@@ -28,8 +28,8 @@ pub use activation::{
 };
 pub use attention::{AttentionGradients, AttentionShape, attention, attention_backward, attention_with_sinks};
 pub use conv::{ConvGradients, causal_conv, causal_conv_backward};
-pub use cssd::{CssdGradients, CssdShape, cssd, cssd_backward};
-pub use delta_rule::{DeltaGradients, DeltaShape, delta_rule, delta_rule_backward};
+pub use cssd::{CssdGradients, CssdShape, cssd, cssd_backward, cssd_chunked};
+pub use delta_rule::{DeltaGradients, DeltaShape, delta_rule, delta_rule_backward, delta_rule_chunked};
 pub use elementwise::{add, add_backward, scale, scale_backward, soft_cap, soft_cap_backward};
 pub use heads::{
     head_linear, head_linear_backward, join_heads, join_heads_backward, rank_expand, rank_expand_backward, rank_reduce,
