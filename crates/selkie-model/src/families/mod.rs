@@ -7,6 +7,7 @@ mod bamba;
 mod decoder;
 mod deepseek_v2;
 mod deepseek_v3;
+mod falcon_h1;
 mod gemma2;
 mod gemma3;
 mod gpt_oss;
@@ -15,12 +16,14 @@ mod granitemoe;
 mod granitemoehybrid;
 mod jamba;
 mod latent;
+mod lfm2;
 mod llama;
 mod mamba;
 mod mamba2;
 mod mamba3;
 mod mistral;
 mod mixture;
+mod nemotron_h;
 mod olmo2;
 mod olmoe;
 mod phi3;
@@ -66,6 +69,9 @@ const FAMILIES: &[Family] = &[
     Family { gguf: &[], model_types: &[settings::MAMBA_SSM], read: state_spaces::read },
     Family { gguf: &["jamba"], model_types: &["jamba"], read: jamba::read },
     Family { gguf: &[], model_types: &["bamba"], read: bamba::read },
+    Family { gguf: &["lfm2", "lfm2moe"], model_types: &["lfm2", "lfm2_moe"], read: lfm2::read },
+    Family { gguf: &["nemotron_h", "nemotron_h_moe"], model_types: &["nemotron_h"], read: nemotron_h::read },
+    Family { gguf: &["falcon-h1"], model_types: &["falcon_h1"], read: falcon_h1::read },
     Family { gguf: &["granitehybrid"], model_types: &["granitemoehybrid"], read: granitemoehybrid::read },
     Family { gguf: &["granite"], model_types: &["granite"], read: granite::read },
     Family { gguf: &["granitemoe"], model_types: &["granitemoe", "granitemoeshared"], read: granitemoe::read },
