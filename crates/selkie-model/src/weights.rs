@@ -33,6 +33,28 @@ pub enum Transform {
     ScaleRows(Vec<(usize, f32)>),
     /// Each matrix of a stack `[n, in, out]` as `[out, in]`; float types stay as they are, others become f32.
     Transpose,
+    /// The same of matrices `[in, step · out]`, of which only every `step`-th column counts (gpt-oss: gate and up take turns).
+    TransposeEvery {
+        /// The first column.
+        first: usize,
+        /// To the next.
+        step: usize,
+    },
+    /// Of rows `step` times as long, every `step`-th value.
+    Every {
+        /// The first value.
+        first: usize,
+        /// To the next.
+        step: usize,
+    },
+    /// MXFP4 blocks as published models keep them, the nibbles of all blocks in one tensor of bytes and the exponents in a
+    /// second, brought together as ggml's blocks; every `step`-th row. Gives [`DType::MXFP4`].
+    Mxfp4 {
+        /// The first row.
+        first: usize,
+        /// To the next.
+        step: usize,
+    },
 }
 
 /// Some rows of a stored tensor, its axes but the last taken together.
@@ -133,7 +155,9 @@ impl Transform {
     /// The type that comes out, of a stored type.
     fn dtype(&self, stored: DType) -> DType {
         match (self, stored) {
-            (Transform::None, _) | (Transform::Transpose, DType::F16 | DType::BF16) => stored,
+            (Transform::None, _)
+            | (Transform::Transpose | Transform::TransposeEvery { .. }, DType::F16 | DType::BF16) => stored,
+            (Transform::Mxfp4 { .. }, _) => DType::MXFP4,
             _ => DType::F32,
         }
     }
@@ -163,26 +187,32 @@ impl Transform {
                 }
                 values
             }
-            Transform::Transpose => return transpose(weight),
+            Transform::Transpose => return transpose(weight, 0, 1),
+            &Transform::TransposeEvery { first, step } => return transpose(weight, first, step),
+            &Transform::Every { first, step } => weight.to_f32()?.into_iter().skip(first).step_by(step).collect(),
+            &Transform::Mxfp4 { first, step } => return join_mxfp4(weight, first, step),
         };
         weight.parts = vec![f32_tensor(values, weight.shape.clone())];
         Ok(())
     }
 }
 
-/// Each stored matrix `[in, out]` becomes the `[out, in]` that `weight.shape` says.
-fn transpose(weight: &mut LoadedWeight) -> Result<()> {
+/// Columns `first`, `first + step`, … of each stored matrix `[in, step · out]` become the rows of the `[out, in]` that
+/// `weight.shape` says.
+fn transpose(weight: &mut LoadedWeight, first: usize, step: usize) -> Result<()> {
     let &[n, out, input] = weight.shape.as_slice() else {
         return Err(Error::Tensor { tensor: weight.name.clone(), what: "is no stack of matrices".into() });
     };
+    let stored_out = step * out;
+    let at = |o: usize, i: usize| i * stored_out + step * o + first;
     let halves =
         weight.parts.iter().all(|p| p.dtype == weight.parts[0].dtype && matches!(p.dtype, DType::F16 | DType::BF16));
     if halves {
         let stored: Vec<u8> = weight.parts.iter().flat_map(|p| p.bytes.iter().copied()).collect();
-        let mut bytes = Vec::with_capacity(stored.len());
-        for matrix in stored.chunks_exact(2 * input * out) {
+        let mut bytes = Vec::with_capacity(2 * n * out * input);
+        for matrix in stored.chunks_exact(2 * input * stored_out) {
             for (o, i) in (0..out).flat_map(|o| (0..input).map(move |i| (o, i))) {
-                bytes.extend_from_slice(&matrix[2 * (i * out + o)..][..2]);
+                bytes.extend_from_slice(&matrix[2 * at(o, i)..][..2]);
             }
         }
         let dtype = weight.parts[0].dtype;
@@ -190,11 +220,32 @@ fn transpose(weight: &mut LoadedWeight) -> Result<()> {
         return Ok(());
     }
     let stored = weight.to_f32()?;
-    let mut values = Vec::with_capacity(stored.len());
-    for matrix in stored.chunks_exact(input * out) {
-        values.extend((0..out).flat_map(|o| (0..input).map(move |i| matrix[i * out + o])));
+    let mut values = Vec::with_capacity(n * out * input);
+    for matrix in stored.chunks_exact(input * stored_out) {
+        values.extend((0..out).flat_map(|o| (0..input).map(move |i| matrix[at(o, i)])));
     }
     weight.parts = vec![f32_tensor(values, vec![n * out, input])];
+    Ok(())
+}
+
+/// Blocks of 16 bytes (value `2j` in the low nibble of byte `j`, `2j + 1` in the high one) and their exponents as ggml's: the
+/// exponent first, then value `j` in the low nibble of byte `j`, `j + 16` in the high one.
+fn join_mxfp4(weight: &mut LoadedWeight, first: usize, step: usize) -> Result<()> {
+    let [blocks, scales] = weight.parts.as_slice() else {
+        return Err(Error::Tensor { tensor: weight.name.clone(), what: "is no pair of blocks and scales".into() });
+    };
+    let (rows, row_len) = (weight.shape.iter().rev().skip(1).product(), weight.row_len());
+    let per_row = row_len / 32;
+    let mut bytes = Vec::with_capacity(rows * per_row * 17);
+    let stored = blocks.bytes.chunks_exact(16 * per_row).zip(scales.bytes.chunks_exact(per_row));
+    for (blocks, scales) in stored.skip(first).step_by(step) {
+        for (block, &scale) in blocks.chunks_exact(16).zip(scales) {
+            let value = |i: usize| block[i / 2] >> (4 * (i % 2)) & 15;
+            bytes.push(scale);
+            bytes.extend((0..16).map(|j| value(j) | value(j + 16) << 4));
+        }
+    }
+    weight.parts = vec![Tensor { dtype: DType::MXFP4, shape: vec![rows, row_len], bytes: bytes.into() }];
     Ok(())
 }
 
@@ -238,12 +289,12 @@ impl LoadedWeight {
         self.shape.last().copied().unwrap_or(0)
     }
 
-    /// Every value as f32: for norms, biases and other small things.
+    /// Every value of the parts as f32: for norms, biases and other small things.
     ///
     /// # Errors
     /// Where a part's type has no decoder.
     pub fn to_f32(&self) -> Result<Vec<f32>> {
-        let mut values = vec![0.0; self.shape.iter().product()];
+        let mut values = vec![0.0; self.parts.iter().map(Tensor::elements).sum()];
         let mut rest = values.as_mut_slice();
         for part in &self.parts {
             let (head, tail) = rest.split_at_mut(part.shape.iter().product());

@@ -1,7 +1,7 @@
 //! The reference executor against the fixtures, and fused plans against unfused ones.
 
 use selkie_model::{plan, reference::Reference};
-use selkie_suite::{DENSE, run};
+use selkie_suite::{DENSE, MIXTURES, RECURRENT, run};
 
 #[test]
 fn dense_fixtures() {
@@ -10,10 +10,38 @@ fn dense_fixtures() {
     }
 }
 
+#[test]
+fn mixture_fixtures() {
+    for name in MIXTURES {
+        run(name, &|spec, weights| Box::new(Reference::<f64>::new(spec, weights)));
+    }
+}
+
+#[test]
+fn recurrent_fixtures() {
+    for name in RECURRENT {
+        run(name, &|spec, weights| Box::new(Reference::<f64>::new(spec, weights)));
+    }
+}
+
 /// Every fused op means what its small ops mean: the fused plan gives the fixtures' values too, and has fewer ops.
 #[test]
 fn dense_fixtures_fused() {
-    for name in DENSE {
+    fused(DENSE);
+}
+
+#[test]
+fn mixture_fixtures_fused() {
+    fused(MIXTURES);
+}
+
+#[test]
+fn recurrent_fixtures_fused() {
+    fused(RECURRENT);
+}
+
+fn fused(names: &[&str]) {
+    for name in names {
         run(name, &|spec, weights| {
             let plain = plan::plan(&spec);
             let fused = plan::fuse(plain.clone());

@@ -65,7 +65,7 @@ impl Case {
         let mut weights: Vec<String> = files(&folder, ".safetensors");
         weights.retain(|f| f.starts_with("model"));
         if !weights.is_empty() {
-            for config in ["config.json", "config.legacy.json"] {
+            for config in ["config.json", "config.legacy.json"].into_iter().filter(|f| folder.join(f).exists()) {
                 forms.push(Files {
                     name: format!("safetensors with {config}"),
                     folder: folder.clone(),

@@ -1,12 +1,17 @@
-//! The one test suite that every executor runs: each fixture in one piece, in pieces, in a batch, greedily and rewound.
+//! The one test suite that every executor runs: each fixture in one piece, in pieces, saved and restored, in batches of
+//! many kinds, greedily and rewound.
 //!
-//! An executor's own test names itself and calls [`run`] over [`DENSE`]. Panics are how tests fail here.
+//! An executor's own test names itself and calls [`run`] over [`DENSE`] and [`RECURRENT`]. Panics are how tests fail here.
 
 mod fixture;
+mod properties;
 
 use std::path::PathBuf;
 
-use selkie_model::{Batch, Executor, LoadedWeights, ModelSpec, Output, Sequence, State, Want};
+use selkie_model::{
+    Batch, Executor, LoadedWeights, ModelSpec, Output, Sequence, State, Want,
+    plan::{self, Slot},
+};
 
 pub use fixture::{Case, Expected, Files};
 
@@ -40,13 +45,32 @@ pub const DENSE: &[&str] = &[
     "smollm3-nope",
 ];
 
+/// The cases of `fixtures/hf` with mixtures of experts, or compressed caches.
+pub const MIXTURES: &[&str] = &[
+    "deepseek2-lite",
+    "deepseek2-yarn",
+    "deepseek3-halves",
+    "deepseek3-mla",
+    "gptoss",
+    "granitemoe",
+    "k256-qwen3moe",
+    "olmoe",
+    "qwen2moe-shared",
+    "qwen3moe",
+    "qwen3moe-sparse",
+];
+
+/// The cases of `fixtures/hf` with recurrent layers, alone or among attention.
+pub const RECURRENT: &[&str] = &["falcon-mamba", "k256-mamba2", "mamba", "mamba2-g1", "mamba2-g2"];
+
 /// Runs every form of the fixture `name` on the executor that `make` makes.
 pub fn run(name: &str, make: Make<'_>) {
     let case = Case::open(name);
     assert!(!case.forms.is_empty(), "{name}: no form of the model was found");
     for form in &case.forms {
         let (spec, weights) = form.load();
-        let mut subject = Subject { executor: make(spec, weights), what: format!("{name}/{}", form.name) };
+        let slots = plan::plan(&spec).slots;
+        let mut subject = Subject { executor: make(spec, weights), slots, what: format!("{name}/{}", form.name) };
         subject.check(&case, &form.expected());
     }
 }
@@ -54,6 +78,8 @@ pub fn run(name: &str, make: Make<'_>) {
 /// An executor with what it is about, for messages.
 struct Subject {
     executor: Box<dyn Executor>,
+    /// What its states hold.
+    slots: Vec<Slot>,
     what: String,
 }
 
@@ -67,6 +93,8 @@ impl Subject {
             self.near(&got, &expected.seq.logits, case.tolerance, &format!("in pieces of {piece}"));
         }
         self.check_rewind(ids, &expected.seq.logits, case.tolerance);
+        self.check_splits(ids, &expected.seq.logits, case.tolerance);
+        self.check_mixed_batches(ids, case.tolerance);
         if let Some(one) = &expected.one {
             let got = self.pieces(&one.ids, 1);
             self.near(&got, &one.logits, case.tolerance, "a single token");

@@ -6,17 +6,20 @@ use selkie_model::{
     Batch, Result,
     plan::{BufferId, Op, Plan, Slot, SlotId},
     reference::ops,
+    spec,
 };
 
 use super::{CpuExecutor, Slots, op_error, weights::Loaded};
 use crate::{
-    CacheType, Error, KvCache, Pool,
+    CacheType, CausalConv, ConvState, Error, InputRule, KvCache, Pool, ScanState, SelectiveScan,
     kernels::recurrent::state::{Recurrence, RecurrentState},
 };
 
 /// The op that a slot belongs to, with its weights as its kernel wants them.
 pub(super) enum SlotOp {
     Cache { n_kv_heads: usize, head_dim: usize, v_head_dim: usize },
+    Conv(Arc<CausalConv>),
+    Scan(Arc<SelectiveScan>),
     Plain(Arc<Plain>),
 }
 
@@ -24,7 +27,21 @@ pub(super) enum SlotOp {
 #[derive(Clone)]
 pub(super) enum SlotState {
     Cache(KvCache),
+    Conv(ConvState),
+    Scan(ScanState),
     Plain(RecurrentState<Plain>),
+}
+
+/// `$body` with what a recurrent slot holds; `$cache` for a cache.
+macro_rules! recurrent {
+    ($slot:expr, $cache:pat => $other:expr, $state:ident => $body:expr) => {
+        match $slot {
+            $cache => $other,
+            SlotState::Conv($state) => $body,
+            SlotState::Scan($state) => $body,
+            SlotState::Plain($state) => $body,
+        }
+    };
 }
 
 impl SlotOp {
@@ -34,9 +51,21 @@ impl SlotOp {
         for op in &plan.ops {
             let Some(slot) = op.slot() else { continue };
             let layout = &plan.slots[slot.0 as usize];
-            let own = match *layout {
-                Slot::KvCache { n_kv_heads, head_dim, v_head_dim, .. } => {
+            let vector = |id| weights.vector(id);
+            let own = match (op, *layout) {
+                (_, Slot::KvCache { n_kv_heads, head_dim, v_head_dim, .. }) => {
                     SlotOp::Cache { n_kv_heads, head_dim, v_head_dim }
+                }
+                (Op::CausalConv { weight, bias, silu, .. }, Slot::Conv { channels, taps }) => {
+                    let op = CausalConv::new(channels, taps, vector(*weight), bias.map(vector), *silu)?;
+                    SlotOp::Conv(Arc::new(op))
+                }
+                (Op::SelectiveScan(o), Slot::Scan { channels, d_state }) => {
+                    let rule = match o.input {
+                        spec::InputRule::Euler => InputRule::Euler,
+                        spec::InputRule::ZeroOrderHold => InputRule::ZeroOrderHold,
+                    };
+                    SlotOp::Scan(Arc::new(SelectiveScan::new(channels, d_state, rule, vector(o.a), vector(o.d))?))
                 }
                 _ => SlotOp::Plain(Arc::new(Plain::new(op, layout, plan, weights)?)),
             };
@@ -51,6 +80,8 @@ impl SlotOp {
             &SlotOp::Cache { n_kv_heads, head_dim, v_head_dim } => {
                 SlotState::Cache(KvCache::new(dtype, n_kv_heads, head_dim, v_head_dim, capacity)?)
             }
+            SlotOp::Conv(op) => SlotState::Conv(ConvState::new(op.clone())),
+            SlotOp::Scan(op) => SlotState::Scan(ScanState::new(op.clone())),
             SlotOp::Plain(op) => SlotState::Plain(RecurrentState::new(op.clone())),
         })
     }
@@ -58,42 +89,20 @@ impl SlotOp {
 
 impl SlotState {
     pub fn bytes(&self) -> usize {
-        match self {
-            SlotState::Cache(cache) => cache.bytes(),
-            SlotState::Plain(state) => state.bytes(),
-        }
-    }
-
-    /// How many arrays it is saved as.
-    pub fn n_planes(&self) -> usize {
-        match self {
-            SlotState::Cache(_) => 2,
-            SlotState::Plain(state) => state.planes().len(),
-        }
+        recurrent!(self, SlotState::Cache(cache) => cache.bytes(), state => state.bytes())
     }
 
     pub fn planes(&self) -> Vec<Vec<f32>> {
-        match self {
-            SlotState::Cache(_) => vec![],
-            SlotState::Plain(state) => state.planes(),
-        }
+        recurrent!(self, SlotState::Cache(_) => vec![], state => state.planes())
     }
 
     pub fn set_planes(&mut self, planes: &[Vec<f32>]) -> crate::Result<()> {
-        match self {
-            SlotState::Cache(_) => Ok(()),
-            SlotState::Plain(state) => state.set_planes(planes),
-        }
+        recurrent!(self, SlotState::Cache(_) => Ok(()), state => state.set_planes(planes))
     }
 
+    /// Forgets the last `n` tokens; a cache is truncated instead.
     pub fn rewind(&mut self, n: usize) -> crate::Result<()> {
-        match self {
-            SlotState::Cache(cache) => {
-                cache.truncate(cache.len() - n);
-                Ok(())
-            }
-            SlotState::Plain(state) => state.rewind(n),
-        }
+        recurrent!(self, SlotState::Cache(_) => Ok(()), state => state.rewind(n))
     }
 }
 
@@ -117,11 +126,11 @@ impl CpuExecutor {
             let rows = |width: usize| sequence.rows.start * width..sequence.rows.end * width;
             let part = |id: BufferId| &self.read(id, batch)[rows(self.plan.buffer(id).width)];
             let values = &mut values[rows(self.plan.buffer(out).width)];
+            let inputs: Vec<&[f32]> = inputs.iter().map(|&id| part(id)).collect();
             match &mut own.slots[slot.0 as usize] {
-                SlotState::Plain(state) => {
-                    let inputs: Vec<&[f32]> = inputs.iter().map(|&id| part(id)).collect();
-                    state.advance(&self.pool, &inputs, values)?;
-                }
+                SlotState::Conv(state) => state.forward(&self.pool, inputs[0], values)?,
+                SlotState::Scan(state) => state.advance(&self.pool, &inputs, values)?,
+                SlotState::Plain(state) => state.advance(&self.pool, &inputs, values)?,
                 SlotState::Cache(_) => return Err(Error::Parameter("a recurrent op's slot is a cache")),
             }
         }

@@ -40,7 +40,7 @@ impl Slots {
         snapshot.check(&self.layout)?;
         self.check_room(snapshot.positions)?;
         let mut planes = snapshot.planes.iter();
-        for slot in &mut self.slots {
+        for (slot, layout) in self.slots.iter_mut().zip(&self.layout) {
             let mut values = |n: usize| -> Result<Vec<Vec<f32>>> {
                 let floats = |p: &Tensor| p.to_f32().map_err(|e| Error::Snapshot(e.to_string()));
                 planes.by_ref().take(n).map(floats).collect()
@@ -51,7 +51,7 @@ impl Slots {
                     cache.append(self.isa, &planes[0], &planes[1]).map_err(|e| op_failed("state", &e))?;
                 }
                 recurrent => {
-                    let planes = values(recurrent.n_planes())?;
+                    let planes = values(layout.planes(0).len())?;
                     recurrent.set_planes(&planes).map_err(|e| op_failed("state", &e))?;
                 }
             }

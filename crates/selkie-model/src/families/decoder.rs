@@ -14,17 +14,23 @@ use crate::{
 };
 use selkie_formats::Checkpoint;
 
-/// The sizes of a decoder.
+/// The sizes of a decoder. Those of the heads are 0 where no layer attends.
+#[derive(Clone, Copy)]
 pub(crate) struct Sizes {
     pub d_model: usize,
     pub n_layers: usize,
     pub n_heads: usize,
+    /// Of the layers that attend.
     pub n_kv_heads: usize,
     pub head_dim: usize,
+    /// Of the widest layer, where they differ.
     pub d_ff: usize,
     pub eps: f32,
     pub context: Option<usize>,
 }
+
+/// What configurations call the number of layers.
+const N_LAYERS: &str = "num_hidden_layers|n_layer|n_layers";
 
 /// Norms of queries and keys before the rotation.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,13 +63,30 @@ pub(crate) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub fn new(settings: Settings<'a>, checkpoint: &'a Checkpoint, names: Names) -> Result<Self> {
-        let tensors = Tensors::new(checkpoint, names)?;
         let sizes = Sizes::read(&settings)?;
+        Self::with_sizes(settings, checkpoint, [names, &[]], sizes)
+    }
+
+    /// For a model of which some layers attend, or none: sizes of attention may be missing, counts may be lists with one for
+    /// each layer. What `names` does not translate `shared` may.
+    pub fn hybrid(settings: Settings<'a>, checkpoint: &'a Checkpoint, names: Names, shared: Names) -> Result<Self> {
+        let sizes = Sizes::of_hybrid(&settings)?;
+        Self::with_sizes(settings, checkpoint, [names, shared], sizes)
+    }
+
+    /// For a model with latent attention: the width of a head is that of the part which turns.
+    pub fn latent(settings: Settings<'a>, checkpoint: &'a Checkpoint, names: Names) -> Result<Self> {
+        let sizes = Sizes::of_latent(&settings)?;
+        Self::with_sizes(settings, checkpoint, [names, &[]], sizes)
+    }
+
+    fn with_sizes(settings: Settings<'a>, checkpoint: &'a Checkpoint, names: [Names; 2], sizes: Sizes) -> Result<Self> {
+        let tensors = Tensors::new(checkpoint, names)?;
         // Before anything is made for each layer: a wrong count must not cost memory.
         let (layers, n_tensors) = (sizes.n_layers, checkpoint.tensors().len());
         if layers > n_tensors {
             let what = format!("{layers} layers, but the file has only {n_tensors} tensors");
-            return Err(Error::setting(settings.name("block_count", "num_hidden_layers"), what));
+            return Err(Error::setting(settings.name("block_count", N_LAYERS), what));
         }
         Ok(Self { settings, tensors, sizes, ropes: vec![], norm_offset: false })
     }
@@ -88,6 +111,11 @@ impl<'a> Reader<'a> {
     pub fn options(&self, rope: usize) -> AttentionOptions {
         let scale = (self.sizes.head_dim as f32).sqrt().recip();
         AttentionOptions { rope: Some(rope), window: None, scale, softcap: None, qk_norm: QkNorm::None }
+    }
+
+    /// The same without positions.
+    pub fn options_without_rope(&self) -> AttentionOptions {
+        AttentionOptions { rope: None, ..self.options(0) }
     }
 
     /// The sliding window of each layer. `layer_types` in the configuration decides; else `slides`, by layer index.
@@ -158,6 +186,10 @@ impl<'a> Reader<'a> {
     /// The attention of layer `layer`; q, k and v in one tensor where the file has them so.
     pub fn attention(&mut self, layer: usize, options: &AttentionOptions) -> Result<Mixer> {
         let Sizes { d_model, n_heads, n_kv_heads, head_dim, .. } = self.sizes;
+        if n_heads == 0 {
+            let key = self.settings.name("attention.head_count", "num_attention_heads");
+            return Err(Error::setting(key, format!("is 0 or missing, but layer {layer} attends")));
+        }
         let (q_width, kv_width) = (n_heads * head_dim, n_kv_heads * head_dim);
         let at = |name: &str| format!("blk.{layer}.{name}");
         let (q, k, v) = if self.tensors.has(&at("attn_qkv.weight")) {
@@ -294,7 +326,7 @@ impl<'a> Reader<'a> {
     }
 
     fn head(&mut self, embedding: WeightId, vocab_size: usize) -> Result<Linear> {
-        let tied = self.settings.flag("tie_word_embeddings") || !self.tensors.has("output.weight");
+        let tied = self.settings.flag("tie_word_embeddings|tie_embeddings") || !self.tensors.has("output.weight");
         if tied {
             return Ok(Linear::new(embedding));
         }
@@ -309,45 +341,94 @@ pub(crate) fn block<T>(pre_norm: Option<Norm>, inner: T, post_norm: Option<Norm>
 
 impl Sizes {
     fn read(s: &Settings<'_>) -> Result<Self> {
-        let d_model = s.size("embedding_length", "hidden_size")?;
         let n_heads = s.size("attention.head_count", "num_attention_heads")?;
         let n_kv_heads = s.count("attention.head_count_kv", "num_key_value_heads")?.unwrap_or(n_heads);
-        if n_kv_heads == 0 || n_heads % n_kv_heads != 0 {
+        Self::of_heads(s, n_heads, n_kv_heads, s.count("feed_forward_length", "intermediate_size")?.unwrap_or(0))
+    }
+
+    fn of_hybrid(s: &Settings<'_>) -> Result<Self> {
+        let n_heads = s.count("attention.head_count", "num_attention_heads")?.unwrap_or(0);
+        let n_kv_heads = match s.largest("attention.head_count_kv")? {
+            Some(n) => n,
+            None => s.count("attention.head_count_kv", "num_key_value_heads")?.unwrap_or(n_heads),
+        };
+        let d_ff = match s.largest("feed_forward_length")? {
+            Some(n) => n,
+            None => s.count("feed_forward_length", "intermediate_size")?.unwrap_or(0),
+        };
+        // Files without attention say so by either count.
+        let n_heads = if s.is_gguf() && n_kv_heads == 0 { 0 } else { n_heads };
+        Self::of_heads(s, n_heads, n_kv_heads, d_ff)
+    }
+
+    fn of_latent(s: &Settings<'_>) -> Result<Self> {
+        let n_heads = s.size("attention.head_count", "num_attention_heads")?;
+        let head_dim = s.size("rope.dimension_count", "qk_rope_head_dim")?;
+        let d_ff = s.count("feed_forward_length", "intermediate_size")?.unwrap_or(0);
+        Ok(Self { n_heads, n_kv_heads: 1, head_dim, ..Self::of_heads(s, 0, 0, d_ff)? })
+    }
+
+    /// `n_heads` may be 0.
+    fn of_heads(s: &Settings<'_>, n_heads: usize, n_kv_heads: usize, d_ff: usize) -> Result<Self> {
+        let d_model = s.size("embedding_length", "hidden_size|d_model")?;
+        let (gguf, hf) = (
+            "attention.layer_norm_rms_epsilon|attention.layer_norm_epsilon",
+            "rms_norm_eps|norm_eps|layer_norm_epsilon|norm_epsilon",
+        );
+        let eps = s.number(gguf, hf)?.unwrap_or(1e-5);
+        if !(eps >= 0.0 && eps.is_finite()) {
+            return Err(Error::setting(s.name(gguf, hf), format!("is {eps}")));
+        }
+        let n_layers = match s.count("block_count", N_LAYERS)?.filter(|&n| n > 0) {
+            Some(n) => n,
+            // Nemotron-H in transformers 5 has one entry a layer, and no count.
+            None => match s.field("layers_block_type").and_then(Value::as_array) {
+                Some(list) if !list.is_empty() => list.len(),
+                _ => s.size("block_count", N_LAYERS)?,
+            },
+        };
+        let context = s.count("context_length", "max_position_embeddings")?;
+        let own = Self { d_model, n_layers, n_heads: 0, n_kv_heads: 0, head_dim: 0, d_ff, eps: eps as f32, context };
+        if n_heads == 0 {
+            return Ok(own);
+        }
+        let head_dim = s.count("attention.key_length", "head_dim|attention_head_dim")?;
+        let own = own.with_heads(s, "num_attention_heads", n_heads, n_kv_heads, head_dim)?;
+        if s.count("attention.value_length", "v_head_dim")?.is_some_and(|v| v != own.head_dim) {
+            let key = s.name("attention.value_length", "v_head_dim");
+            return Err(Error::setting(key, format!("differs from the keys' {}", own.head_dim)));
+        }
+        Ok(own)
+    }
+
+    /// The same with heads, of which `field` is the number. Without a `head_dim` they share the width.
+    pub fn with_heads(
+        &self,
+        s: &Settings<'_>,
+        field: &str,
+        n_heads: usize,
+        n_kv_heads: usize,
+        head_dim: Option<usize>,
+    ) -> Result<Self> {
+        let d_model = self.d_model;
+        if n_kv_heads == 0 || !n_heads.is_multiple_of(n_kv_heads) {
             let what = format!("{n_heads} query heads do not divide by {n_kv_heads} key heads");
             return Err(Error::setting(s.name("attention.head_count_kv", "num_key_value_heads"), what));
         }
-        let head_dim = match s.count("attention.key_length", "head_dim")? {
+        let head_dim = match head_dim {
             Some(0) => return Err(Error::setting(s.name("attention.key_length", "head_dim"), "is 0")),
             Some(n) => n,
-            None if d_model % n_heads == 0 => d_model / n_heads,
+            None if d_model.is_multiple_of(n_heads) => d_model / n_heads,
             None => {
                 let what = format!("width {d_model} does not divide by {n_heads} heads");
-                return Err(Error::setting(s.name("attention.head_count", "num_attention_heads"), what));
+                return Err(Error::setting(s.name("attention.head_count", field), what));
             }
         };
         if n_heads.checked_mul(head_dim).is_none_or(|width| width >= 1 << 28) {
             let what = format!("{n_heads} heads of {head_dim} are out of all proportion");
             return Err(Error::setting(s.name("attention.key_length", "head_dim"), what));
         }
-        if s.count("attention.value_length", "v_head_dim")?.is_some_and(|v| v != head_dim) {
-            let key = s.name("attention.value_length", "v_head_dim");
-            return Err(Error::setting(key, format!("differs from the keys' {head_dim}")));
-        }
-        let eps = s.number("attention.layer_norm_rms_epsilon", "rms_norm_eps")?.unwrap_or(1e-5);
-        if !(eps >= 0.0 && eps.is_finite()) {
-            let key = s.name("attention.layer_norm_rms_epsilon", "rms_norm_eps");
-            return Err(Error::setting(key, format!("is {eps}")));
-        }
-        Ok(Self {
-            d_model,
-            n_layers: s.size("block_count", "num_hidden_layers")?,
-            n_heads,
-            n_kv_heads,
-            head_dim,
-            d_ff: s.count("feed_forward_length", "intermediate_size")?.unwrap_or(0),
-            eps: eps as f32,
-            context: s.count("context_length", "max_position_embeddings")?,
-        })
+        Ok(Self { n_heads, n_kv_heads, head_dim, ..*self })
     }
 }
 

@@ -3,7 +3,7 @@
 
 use selkie_formats::Checkpoint;
 
-use super::{decoder::Reader, settings::Settings};
+use super::{decoder::Reader, mixture::MixtureOptions, settings::Settings};
 use crate::{
     ModelSpec, Result,
     rope::Pairing,
@@ -23,14 +23,11 @@ pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<Mo
     let rope = r.rope(Pairing::Interleaved)?;
     let options = r.options(rope);
     let activation = r.activation("hidden_act", Activation::Silu)?;
+    let mixture = MixtureOptions { n_used: Some(2), ..MixtureOptions::new(activation, Routing::softmax(true)) };
     let mut layers = vec![];
     for layer in 0..r.sizes.n_layers {
         let mixer = r.attention(layer, &options)?;
-        let feed_forward = if r.tensors.has(&format!("blk.{layer}.ffn_gate_inp.weight")) {
-            r.mixture(layer, activation, Routing::softmax(true))?
-        } else {
-            r.dense(layer, activation)?
-        };
+        let feed_forward = if r.has_mixture(layer) { r.mixture(layer, &mixture)? } else { r.dense(layer, activation)? };
         layers.push(r.pre_norm_layer(layer, mixer, feed_forward)?);
     }
     r.finish(layers)

@@ -3,20 +3,36 @@
 //! A family states what its published models have in common and differ in; what transformers share is read by
 //! `decoder`, settings and tensors go by GGUF's short names in either format.
 
+mod bamba;
 mod decoder;
+mod deepseek_v2;
+mod deepseek_v3;
 mod gemma2;
 mod gemma3;
+mod gpt_oss;
 mod granite;
+mod granitemoe;
+mod granitemoehybrid;
+mod jamba;
+mod latent;
 mod llama;
+mod mamba;
+mod mamba2;
+mod mamba3;
 mod mistral;
 mod mixture;
 mod olmo2;
+mod olmoe;
 mod phi3;
 mod qwen2;
+mod qwen2_moe;
 mod qwen3;
+mod qwen3_moe;
+mod recurrent;
 mod rope;
 mod settings;
 mod smollm3;
+mod state_spaces;
 mod tensors;
 
 use selkie_formats::Checkpoint;
@@ -44,7 +60,21 @@ const FAMILIES: &[Family] = &[
     Family { gguf: &["phi3"], model_types: &["phi3"], read: phi3::read },
     Family { gguf: &["olmo2"], model_types: &["olmo2"], read: olmo2::read },
     Family { gguf: &["smollm3"], model_types: &["smollm3"], read: smollm3::read },
+    Family { gguf: &["mamba"], model_types: &["mamba", "falcon_mamba"], read: mamba::read },
+    Family { gguf: &["mamba2"], model_types: &["mamba2"], read: mamba2::read },
+    Family { gguf: &["mamba3", "mamba3hybrid"], model_types: &[], read: mamba3::read },
+    Family { gguf: &[], model_types: &[settings::MAMBA_SSM], read: state_spaces::read },
+    Family { gguf: &["jamba"], model_types: &["jamba"], read: jamba::read },
+    Family { gguf: &[], model_types: &["bamba"], read: bamba::read },
+    Family { gguf: &["granitehybrid"], model_types: &["granitemoehybrid"], read: granitemoehybrid::read },
     Family { gguf: &["granite"], model_types: &["granite"], read: granite::read },
+    Family { gguf: &["granitemoe"], model_types: &["granitemoe", "granitemoeshared"], read: granitemoe::read },
+    Family { gguf: &["qwen2moe"], model_types: &["qwen2_moe"], read: qwen2_moe::read },
+    Family { gguf: &["qwen3moe"], model_types: &["qwen3_moe"], read: qwen3_moe::read },
+    Family { gguf: &["deepseek2"], model_types: &["deepseek_v2"], read: deepseek_v2::read },
+    Family { gguf: &[], model_types: &["deepseek_v3"], read: deepseek_v3::read },
+    Family { gguf: &["gpt-oss"], model_types: &["gpt_oss"], read: gpt_oss::read },
+    Family { gguf: &["olmoe"], model_types: &["olmoe"], read: olmoe::read },
 ];
 
 /// Reads the schedule of a checkpoint; `config` is its `config.json`, which GGUF files do without.

@@ -6,7 +6,13 @@ use selkie_formats::{Checkpoint, gguf::Metadata, json_f64};
 
 use crate::{Error, Result};
 
+/// What stands for the missing type of the configurations of state-spaces.
+pub(super) const MAMBA_SSM: &str = "mamba_ssm";
+
 /// Where a checkpoint keeps its settings.
+///
+/// A setting is asked for by its key in GGUF files and its field in configurations. Either may be several spellings with `|`
+/// between them: the first that is there counts.
 pub(crate) enum Settings<'a> {
     /// Metadata of a GGUF file, keys prefixed with its architecture.
     Gguf { architecture: String, metadata: &'a Metadata },
@@ -25,12 +31,12 @@ impl<'a> Settings<'a> {
         }
         let config = config.ok_or_else(|| Error::setting("config.json", "is missing beside the weights"))?;
         let text = config.get("text_config").filter(|v| v.is_object());
-        let model_type = text
-            .and_then(|t| t.get("model_type"))
-            .or_else(|| config.get("model_type"))
-            .and_then(Value::as_str)
-            .ok_or_else(|| Error::setting("model_type", "is missing"))?
-            .to_owned();
+        let model_type = match text.and_then(|t| t.get("model_type")).or_else(|| config.get("model_type")) {
+            // The models of state-spaces name no type, but no other configuration has this field.
+            None if config.get("ssm_cfg").is_some() => MAMBA_SSM,
+            found => found.and_then(Value::as_str).ok_or_else(|| Error::setting("model_type", "is missing"))?,
+        };
+        let model_type = model_type.to_owned();
         Ok(Settings::Config { model_type, config, text })
     }
 
@@ -47,26 +53,42 @@ impl<'a> Settings<'a> {
     }
 
     /// A field of the configuration; `None` for GGUF and for `null`.
-    pub fn field(&self, name: &str) -> Option<&'a Value> {
+    pub fn field(&self, names: &str) -> Option<&'a Value> {
+        names.split('|').find_map(|name| self.one_field(name))
+    }
+
+    fn one_field(&self, name: &str) -> Option<&'a Value> {
         match self {
             Settings::Gguf { .. } => None,
             Settings::Config { config, text, .. } => {
-                text.and_then(|t| t.get(name)).or_else(|| config.get(name)).filter(|v| !v.is_null())
+                // `a.b` is field `b` of the object `a`.
+                let get = |from: &'a Value| name.split('.').try_fold(from, |value, part| value.get(part));
+                text.and_then(get).or_else(|| get(config)).filter(|v| !v.is_null())
             }
         }
     }
 
     /// The GGUF metadata and the key with the architecture before it.
-    pub fn gguf(&self, key: &str) -> Option<(&'a Metadata, String)> {
+    pub fn gguf(&self, keys: &str) -> Option<(&'a Metadata, String)> {
         match self {
-            Settings::Gguf { architecture, metadata } => Some((metadata, format!("{architecture}.{key}"))),
+            Settings::Gguf { architecture, metadata } => {
+                let mut all = keys.split('|').map(|key| format!("{architecture}.{key}"));
+                let found = all.clone().find(|key| metadata.contains(key)).or_else(|| all.next());
+                found.map(|key| (*metadata, key))
+            }
             Settings::Config { .. } => None,
         }
     }
 
     /// What a key is called in messages: as the file calls it.
     pub fn name(&self, gguf: &str, hf: &str) -> String {
-        self.gguf(gguf).map_or_else(|| hf.to_owned(), |(_, key)| key)
+        self.gguf(gguf).map_or_else(
+            || {
+                let found = hf.split('|').find(|name| self.one_field(name).is_some());
+                found.or_else(|| hf.split('|').next()).unwrap_or(hf).to_owned()
+            },
+            |(_, key)| key,
+        )
     }
 
     /// A count. `None` where it is missing; an error where it is something else or absurd.
@@ -94,6 +116,103 @@ impl<'a> Settings<'a> {
         }
     }
 
+    /// A count which configurations may leave to the model with the word `auto`; `None` there too.
+    pub fn count_or_auto(&self, gguf: &str, hf: &str) -> Result<Option<usize>> {
+        if self.field(hf).and_then(Value::as_str) == Some("auto") { Ok(None) } else { self.count(gguf, hf) }
+    }
+
+    /// A count that must be positive, with its value where a configuration leaves it out; 0 where it must not.
+    pub fn size_or(&self, gguf: &str, (hf, default): (&str, usize)) -> Result<usize> {
+        match self.count(gguf, hf)? {
+            None if default > 0 && !self.is_gguf() => Ok(default),
+            _ => self.size(gguf, hf),
+        }
+    }
+
+    /// A word. `None` where it is missing.
+    pub fn word(&self, gguf: &str, hf: &str) -> Result<Option<&'a str>> {
+        let found = match self.gguf(gguf) {
+            Some((metadata, key)) => metadata.get(&key).map(|value| value.as_str()),
+            None => self.field(hf).map(Value::as_str),
+        };
+        found.map(|word| word.ok_or_else(|| Error::setting(self.name(gguf, hf), "is not a word"))).transpose()
+    }
+
+    /// `found`, if it is positive.
+    pub fn positive(&self, gguf: &str, hf: &str, found: usize) -> Result<usize> {
+        if found == 0 { Err(Error::setting(self.name(gguf, hf), "is 0")) } else { Ok(found) }
+    }
+
+    /// Counts, one a layer: a list of them, or one for all layers. `None` where it is missing.
+    pub fn counts(&self, gguf: &str, hf: &str, n_layers: usize) -> Result<Option<Vec<usize>>> {
+        let list: Option<Option<Vec<u64>>> = match self.gguf(gguf) {
+            Some((metadata, key)) => metadata.get_array(&key).map(|list| list.to_u64s()),
+            None => self.field(hf).and_then(Value::as_array).map(|list| list.iter().map(Value::as_u64).collect()),
+        };
+        let Some(list) = list else { return Ok(self.count(gguf, hf)?.map(|n| vec![n; n_layers])) };
+        let bad = |what: String| Err(Error::setting(self.name(gguf, hf), what));
+        match list {
+            None => bad("is not a list of whole numbers".into()),
+            Some(list) if list.len() != n_layers => {
+                bad(format!("has {} entries, one for each of {n_layers} layers is wanted", list.len()))
+            }
+            Some(list) => match list.iter().find(|&&n| n >= 1 << 31) {
+                Some(n) => bad(format!("{n} is out of all proportion")),
+                None => Ok(Some(list.into_iter().map(|n| n as usize).collect())),
+            },
+        }
+    }
+
+    /// The largest of a GGUF file's counts, one a layer. `None` where there is no such list.
+    pub fn largest(&self, gguf: &str) -> Result<Option<usize>> {
+        let Some((metadata, key)) = self.gguf(gguf) else { return Ok(None) };
+        let Some(list) = metadata.get_array(&key) else { return Ok(None) };
+        match list.to_u64s().map(|list| list.into_iter().max().unwrap_or(0)) {
+            Some(n) if n < 1 << 31 => Ok(Some(n as usize)),
+            _ => Err(Error::setting(key, "is no list of sensible whole numbers")),
+        }
+    }
+
+    /// Words, one a layer. `None` where the field is missing.
+    pub fn words(&self, hf: &str, n_layers: usize) -> Result<Option<Vec<&'a str>>> {
+        let Some(found) = self.field(hf) else { return Ok(None) };
+        let bad = |what: String| Error::setting(self.name("", hf), what);
+        let list = found.as_array().ok_or_else(|| bad("is not a list".into()))?;
+        if list.len() != n_layers {
+            return Err(bad(format!("has {} entries, one for each of {n_layers} layers is wanted", list.len())));
+        }
+        let word = |(layer, entry): (usize, &'a Value)| {
+            entry.as_str().ok_or_else(|| bad(format!("layer {layer}: {entry} is not a word")))
+        };
+        list.iter().enumerate().map(word).collect::<Result<_>>().map(Some)
+    }
+
+    /// What each layer is, by the words of a list. `None` where the field is missing.
+    pub fn kinds<T: Copy>(&self, hf: &str, n_layers: usize, known: &[(&str, T)]) -> Result<Option<Vec<T>>> {
+        let Some(words) = self.words(hf, n_layers)? else { return Ok(None) };
+        let kind = |(layer, word): (usize, &str)| {
+            let found = known.iter().find(|(name, _)| *name == word);
+            found.map(|(_, kind)| *kind).ok_or_else(|| {
+                let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+                let what = format!("layer {layer}: `{word}` is not known ({} are)", known.join(", "));
+                Error::setting(self.name("", hf), what)
+            })
+        };
+        words.into_iter().enumerate().map(kind).collect::<Result<_>>().map(Some)
+    }
+
+    /// The layers that a list names.
+    pub fn layers(&self, hf: &str, n_layers: usize) -> Result<Option<Vec<usize>>> {
+        let Some(found) = self.field(hf) else { return Ok(None) };
+        let bad = |what: String| Error::setting(self.name("", hf), what);
+        let list = found.as_array().ok_or_else(|| bad("is not a list".into()))?;
+        let layer = |entry: &Value| match entry.as_u64() {
+            Some(layer) if layer < n_layers as u64 => Ok(layer as usize),
+            _ => Err(bad(format!("{entry} is none of {n_layers} layers"))),
+        };
+        list.iter().map(layer).collect::<Result<_>>().map(Some)
+    }
+
     /// A number. `None` where it is missing.
     pub fn number(&self, gguf: &str, hf: &str) -> Result<Option<f64>> {
         let found = match self.gguf(gguf) {
@@ -107,8 +226,32 @@ impl<'a> Settings<'a> {
         }
     }
 
+    /// A number that scales something; `default` where it is missing.
+    pub fn scale(&self, gguf: &str, hf: &str, default: f32) -> Result<f32> {
+        match self.number(gguf, hf)? {
+            Some(n) if !n.is_finite() => Err(Error::setting(self.name(gguf, hf), format!("is {n}"))),
+            found => Ok(found.map_or(default, |n| n as f32)),
+        }
+    }
+
     /// A switch of the configuration; `false` where it is missing.
     pub fn flag(&self, hf: &str) -> bool {
-        self.field(hf).and_then(Value::as_bool).unwrap_or(false)
+        self.switch("", hf, false)
+    }
+
+    /// A switch of either format.
+    pub fn switch(&self, gguf: &str, hf: &str, default: bool) -> bool {
+        let found = match self.gguf(gguf) {
+            Some((metadata, key)) => metadata.get_bool(&key),
+            None => self.field(hf).and_then(Value::as_bool),
+        };
+        found.unwrap_or(default)
+    }
+
+    /// A product of sizes, which must not be out of all proportion.
+    pub fn product<const N: usize>(&self, gguf: &str, hf: &str, sizes: [usize; N]) -> Result<usize> {
+        let product = sizes.iter().try_fold(1usize, |all, n| all.checked_mul(*n)).filter(|&n| n < 1 << 28);
+        product
+            .ok_or_else(|| Error::setting(self.name(gguf, hf), format!("{sizes:?} together are out of all proportion")))
     }
 }

@@ -9,7 +9,8 @@ use crate::{
     weights::{Part, Transform, Weight, WeightId, Weights},
 };
 
-/// How a family's safetensors call what GGUF calls by a short name: pairs of (GGUF, transformers).
+/// How a family's safetensors call what GGUF calls by a short name: pairs of (GGUF, transformers). Names stand for both the
+/// `.weight` and the `.bias`, or end in one of them. Where a name has several lines, the first that the file has counts.
 pub(crate) type Names = &'static [(&'static str, &'static str)];
 
 /// Names that most decoders share. A family's own names are looked up first.
@@ -27,12 +28,32 @@ const COMMON: Names = &[
     ("ffn_gate", "mlp.gate_proj"),
     ("ffn_up", "mlp.up_proj"),
     ("ffn_down", "mlp.down_proj"),
+    ("ffn_gate_inp", "mlp.gate"),
+    ("exp_probs_b.bias", "mlp.gate.e_score_correction_bias"),
+    ("ffn_gate.#", "mlp.experts.#.gate_proj"),
+    ("ffn_up.#", "mlp.experts.#.up_proj"),
+    ("ffn_down.#", "mlp.experts.#.down_proj"),
+    ("ffn_gate_up_exps.weight", "mlp.experts.gate_up_proj"),
+    ("ffn_down_exps.weight", "mlp.experts.down_proj"),
+    ("ffn_gate_inp_shexp", "mlp.shared_expert_gate"),
+    ("ffn_gate_shexp", "mlp.shared_expert.gate_proj"),
+    ("ffn_up_shexp", "mlp.shared_expert.up_proj"),
+    ("ffn_down_shexp", "mlp.shared_expert.down_proj"),
 ];
+
+/// Every translation of `name` in the first table that has any.
+fn translations(names: [Names; 2], name: &str) -> Vec<&'static str> {
+    let of = |names: Names| -> Vec<&'static str> {
+        names.iter().filter(|(gguf, _)| *gguf == name).map(|(_, hf)| *hf).collect()
+    };
+    names.into_iter().chain([COMMON]).map(of).find(|found| !found.is_empty()).unwrap_or_default()
+}
 
 /// The tensors of a checkpoint, and the table of weights that is being made of them.
 pub(crate) struct Tensors<'a> {
     checkpoint: &'a Checkpoint,
-    names: Names,
+    /// The family's, and those that it shares with others of its kind.
+    names: [Names; 2],
     /// What stands before `layers.N.` in safetensors; `None` for GGUF.
     prefix: Option<String>,
     weights: Weights,
@@ -41,59 +62,74 @@ pub(crate) struct Tensors<'a> {
 }
 
 impl<'a> Tensors<'a> {
-    pub fn new(checkpoint: &'a Checkpoint, names: Names) -> Result<Self> {
+    pub fn new(checkpoint: &'a Checkpoint, names: [Names; 2]) -> Result<Self> {
         let prefix = if checkpoint.gguf.is_some() {
             None
         } else {
             // `model.` mostly, `language_model.model.` and the like where the text model is a part of several.
-            let embedding = checkpoint
-                .tensors()
-                .iter()
-                .find_map(|t| t.name.strip_suffix("embed_tokens.weight"))
-                .ok_or_else(|| Error::MissingTensor("model.embed_tokens.weight".into()))?;
-            Some(embedding.to_owned())
+            let embeddings = translations(names, "token_embd");
+            let prefix = checkpoint.tensors().iter().find_map(|t| {
+                let stem = t.name.strip_suffix(".weight")?;
+                let before = embeddings.iter().find_map(|name| stem.strip_suffix(name))?;
+                (before.is_empty() || before.ends_with('.')).then_some(before)
+            });
+            let missing = || Error::MissingTensor(format!("model.{}.weight", embeddings[0]));
+            Some(prefix.ok_or_else(missing)?.to_owned())
         };
         Ok(Self { checkpoint, names, prefix, weights: Weights::default(), used: HashSet::new(), swapped: vec![] })
     }
 
-    /// The file's name for `short`, which is `blk.N.` and a name, or a name; without `.weight`.
-    fn file_name(&self, short: &str) -> String {
-        let Some(prefix) = &self.prefix else { return short.to_owned() };
-        let (layer, stem) = match short.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) {
-            Some((n, stem)) => (format!("{prefix}layers.{n}."), stem),
+    /// What the file may call `short`, which is a name, or `blk.N.` and a name; the likeliest first.
+    fn candidates(&self, short: &str) -> Vec<String> {
+        let Some(prefix) = &self.prefix else {
+            // Some converters left the ending off.
+            let bare = short.strip_suffix(".weight").map(str::to_owned);
+            return [short.to_owned()].into_iter().chain(bare).collect();
+        };
+        let (place, name) = match short.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) {
+            Some((n, name)) => (format!("{prefix}layers.{n}."), name),
             None => (prefix.clone(), short),
         };
-        if stem == "output" {
-            // The head stands beside the model, not in it.
-            return format!("{}lm_head", prefix.strip_suffix("model.").unwrap_or(prefix));
+        if let Some(suffix) = name.strip_prefix("output.") {
+            // The head stands beside the model, not in it; only where there is no such tensor is it looked for further out.
+            let around = prefix.match_indices('.').map(|(at, _)| &prefix[..=at]).rev().skip(1);
+            return around.chain(["", prefix]).map(|place| format!("{place}lm_head.{suffix}")).collect();
         }
-        let translate = |stem: &str| self.names.iter().chain(COMMON).find(|(gguf, _)| *gguf == stem).map(|(_, hf)| *hf);
+        // A whole name may be another's whole name: `ssm_dt.bias` is `dt_bias` in Mamba-2.
+        let whole = translations(self.names, name);
+        if !whole.is_empty() {
+            return whole.iter().map(|hf| format!("{place}{hf}")).collect();
+        }
+        let (stem, suffix) = match name.rsplit_once('.') {
+            Some((stem, suffix @ ("weight" | "bias"))) => (stem, format!(".{suffix}")),
+            _ => (name, String::new()),
+        };
         // One of many: `ffn_gate.3` is looked up as `ffn_gate.#`.
-        if let Some((many, number)) = stem.rsplit_once('.').filter(|(_, n)| n.bytes().all(|b| b.is_ascii_digit()))
-            && let Some(hf) = translate(&format!("{many}.#"))
-        {
-            return format!("{layer}{}", hf.replace('#', number));
+        if let Some((many, number)) = stem.rsplit_once('.').filter(|(_, n)| n.bytes().all(|b| b.is_ascii_digit())) {
+            let many = translations(self.names, &format!("{many}.#"));
+            if !many.is_empty() {
+                return many.iter().map(|hf| format!("{place}{}{suffix}", hf.replace('#', number))).collect();
+            }
         }
-        format!("{layer}{}", translate(stem).unwrap_or(stem))
+        match translations(self.names, stem) {
+            found if found.is_empty() => vec![format!("{place}{name}")],
+            found => found.iter().map(|hf| format!("{place}{hf}{suffix}")).collect(),
+        }
     }
 
-    /// Whether the file has `short`, which ends in `.weight` or `.bias`.
+    /// Whether the file has `short`.
     pub fn has(&self, short: &str) -> bool {
         self.find(short).is_some()
     }
 
     /// The stored tensor `short`, as recorded.
     pub fn find(&self, short: &str) -> Option<&'a TensorInfo> {
-        let (stem, suffix) = short.rsplit_once('.')?;
-        self.checkpoint.get(&format!("{}.{suffix}", self.file_name(stem)))
+        self.candidates(short).iter().find_map(|name| self.checkpoint.get(name))
     }
 
     /// The stored tensor `short`, or an error that says what the file should call it.
     pub fn require(&self, short: &str) -> Result<&'a TensorInfo> {
-        self.find(short).ok_or_else(|| {
-            let (stem, suffix) = short.rsplit_once('.').unwrap_or((short, "weight"));
-            Error::MissingTensor(format!("{}.{suffix}", self.file_name(stem)))
-        })
+        self.find(short).ok_or_else(|| Error::MissingTensor(self.candidates(short).swap_remove(0)))
     }
 
     /// A weight that is a whole tensor of `shape`.
@@ -122,6 +158,49 @@ impl<'a> Tensors<'a> {
         own[0] = rows.len();
         let part = self.part(info, shape, Some(rows))?;
         Ok(self.push(&own, vec![part], Transform::None))
+    }
+
+    /// Rows of a matrix of `shape`, or values of a list, taken from several places and put one after another.
+    pub fn gather(&mut self, short: &str, shape: &[usize], ranges: &[std::ops::Range<usize>]) -> Result<WeightId> {
+        let info = self.require(short)?;
+        let mut own = shape.to_vec();
+        own[0] = ranges.iter().map(|range| range.len()).sum();
+        let parts = ranges.iter().map(|range| self.part(info, shape, Some(range.clone()))).collect::<Result<_>>()?;
+        Ok(self.push(&own, parts, Transform::None))
+    }
+
+    /// Rows of a tensor `stored`, all its axes but the last taken together, one range after another as a weight of `shape`.
+    pub fn pick(
+        &mut self,
+        short: &str,
+        stored: &[usize],
+        rows: &[std::ops::Range<usize>],
+        shape: &[usize],
+        transform: Transform,
+    ) -> Result<WeightId> {
+        let info = self.require(short)?;
+        let parts = rows.iter().map(|rows| self.part(info, stored, Some(rows.clone()))).collect::<Result<_>>()?;
+        Ok(self.push(shape, parts, transform))
+    }
+
+    /// Whole tensors, each with its stored shape, which `transform` makes one weight of.
+    pub fn join(&mut self, tensors: &[(&str, Vec<usize>)], shape: &[usize], transform: Transform) -> Result<WeightId> {
+        let mut parts = Vec::with_capacity(tensors.len());
+        for (short, stored) in tensors {
+            let info = self.require(short)?;
+            parts.push(self.part(info, stored, None)?);
+        }
+        Ok(self.push(shape, parts, transform))
+    }
+
+    /// A list which may be stored as a matrix of `rows` rows, as GGUF's norms of groups are.
+    pub fn list(&mut self, short: &str, len: usize, rows: usize) -> Result<WeightId> {
+        let info = self.require(short)?;
+        let part = match info.shape.len() {
+            2 => self.part(info, &[rows, len / rows.max(1)], None)?,
+            _ => self.part(info, &[len], None)?,
+        };
+        Ok(self.push(&[len], vec![part], Transform::None))
     }
 
     /// A stack of matrices `[n, out, in]`: one tensor, or `n` whose names `each` gives.
