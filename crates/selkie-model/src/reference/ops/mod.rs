@@ -2,6 +2,10 @@
 //!
 //! `op_backward` takes what `op` took, as far as it matters, and the gradient `dy` of a loss by the op's result; it gives
 //! the gradients by the op's inputs, each in its input's shape.
+//!
+//! A recurrent op takes the rows of one sequence and the state before them, and leaves the state after them in its place.
+//! Its `op_backward` takes the state before and the gradient of the one after, and gives that of the one before too;
+//! its `op_chunked` gives the same result by products of matrices, as executors do it that have many rows at once.
 
 mod activation;
 mod attention;
