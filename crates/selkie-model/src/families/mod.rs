@@ -38,6 +38,7 @@ mod settings;
 mod smollm3;
 mod state_spaces;
 mod tensors;
+mod zamba2;
 
 use selkie_formats::Checkpoint;
 use serde_json::Value;
@@ -73,6 +74,7 @@ const FAMILIES: &[Family] = &[
     Family { gguf: &["lfm2", "lfm2moe"], model_types: &["lfm2", "lfm2_moe"], read: lfm2::read },
     Family { gguf: &["nemotron_h", "nemotron_h_moe"], model_types: &["nemotron_h"], read: nemotron_h::read },
     Family { gguf: &["falcon-h1"], model_types: &["falcon_h1"], read: falcon_h1::read },
+    Family { gguf: &[], model_types: &["zamba2"], read: zamba2::read },
     Family { gguf: &["granitehybrid"], model_types: &["granitemoehybrid"], read: granitemoehybrid::read },
     Family { gguf: &["granite"], model_types: &["granite"], read: granite::read },
     Family { gguf: &["granitemoe"], model_types: &["granitemoe", "granitemoeshared"], read: granitemoe::read },

@@ -67,12 +67,7 @@ pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<Mo
     let mut sizes = r.mamba2_sizes(&KEYS)?;
     if !r.settings.is_gguf() {
         // As transformers has it: `time_step_limit` is not looked at.
-        let (key, hf) = ("", "time_step_min|mamba_dt_min");
-        let least = r.settings.scale(key, hf, 1e-3)?;
-        if least < 0.0 {
-            return Err(Error::setting(r.settings.name(key, hf), format!("is {least}")));
-        }
-        (sizes.shape.dt_min, sizes.shape.dt_max) = (least, f32::INFINITY);
+        (sizes.shape.dt_min, sizes.shape.dt_max) = (r.least_time_step("time_step_min|mamba_dt_min")?, f32::INFINITY);
     }
     let kinds = r.schedule()?;
     let options = r.options_without_rope();
