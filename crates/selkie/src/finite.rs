@@ -27,7 +27,9 @@ pub(crate) fn warn(file: &str, weights: &Weights, loaded: &LoadedWeights) {
             // Types that cannot be decoded are refused by whoever needs their values.
             let found = look(part, &mut left).unwrap_or_default();
             if !found.is_none() && warned.insert(name) {
-                tracing::warn!("{file}: tensor `{name}` holds values that are no numbers ({found}): so will the results");
+                tracing::warn!(
+                    "{file}: tensor `{name}` holds values that are no numbers ({found}): so will the results"
+                );
             }
         }
     }

@@ -50,13 +50,16 @@ impl SavedState {
         match need("version")?.parse::<u32>() {
             Ok(1..=VERSION) => {}
             Ok(version) if version > VERSION => {
-                return Err(error(format!("is of version {version}, but only versions up to {VERSION} are known here")));
+                return Err(error(format!(
+                    "is of version {version}, but only versions up to {VERSION} are known here"
+                )));
             }
             _ => return Err(error(format!("`version` is `{}`", need("version")?))),
         }
         let positions = need("positions")?;
         let positions = positions.parse().ok().filter(|&n: &usize| n <= MAX_POSITIONS);
-        let positions = positions.ok_or_else(|| error(format!("`positions` is `{}`", need("positions").unwrap_or(""))))?;
+        let positions =
+            positions.ok_or_else(|| error(format!("`positions` is `{}`", need("positions").unwrap_or(""))))?;
         let token_hash = TokenHash::parse(need("token_hash")?)
             .ok_or_else(|| error("`token_hash` is not 64 hexadecimal digits".into()))?;
         let mut saved = SavedState {
