@@ -1,7 +1,7 @@
 //! The CPU executor against the fixtures.
 
 use selkie_cpu::{CpuExecutor, CpuOptions};
-use selkie_suite::{DENSE, RECURRENT, run};
+use selkie_suite::{DENSE, MBJS, RECURRENT, run, run_mbjs};
 
 fn exact(names: &[&str]) {
     for name in names {
@@ -20,4 +20,14 @@ fn dense_fixtures_exact() {
 #[test]
 fn recurrent_fixtures_exact() {
     exact(RECURRENT);
+}
+
+#[test]
+fn mbjs_fixtures_exact() {
+    for name in MBJS {
+        run_mbjs(name, &|spec, weights| {
+            let options = CpuOptions { threads: Some(2), exact: true };
+            Box::new(CpuExecutor::new(&spec, weights, &options).expect("an executor"))
+        });
+    }
 }

@@ -19,8 +19,11 @@ pub struct Checkpoint {
     pub sources: Vec<Rc<dyn ByteSource>>,
     /// The metadata of GGUF files; that of the first where there are several.
     pub gguf: Option<Metadata>,
-    /// The configuration that an MBJS file was read against.
+    /// The configuration of an MBJS model, whatever file it is in: what an MBJS file was read against, or what another
+    /// holds beside the parameters.
     pub mbjs: Option<mbjs::Config>,
+    /// How the MBJS file was written that the parameters are from.
+    pub mbjs_options: mbjs::MbjsOptions,
     /// The free metadata of safetensors files.
     pub notes: BTreeMap<String, String>,
     /// Tensors of types that are not known here; they can be listed, not read.
@@ -51,7 +54,7 @@ impl Checkpoint {
         let header = first.read(0..first.len().min(8)).await?;
         // A safetensors file begins with the length of its header.
         if header.first_chunk().is_none_or(|bytes| u64::from_le_bytes(*bytes) > first.len() - 8) {
-            let what = format!("neither GGUF nor safetensors ({} bytes)", first.len());
+            let what = format!("neither GGUF, safetensors nor MBJS ({} bytes)", first.len());
             return Err(Error::Header { file: first.name().to_owned(), offset: 0, what });
         }
         Self::open_safetensors(sources, None).await
@@ -79,6 +82,9 @@ impl Checkpoint {
             return Err(Error::Key { file: metadata.file().to_owned(), key: total_key.to_owned(), what });
         }
         let mut checkpoint = Self::from_parts(sources, tensors)?;
+        if let Some((config, options)) = mbjs::from_gguf(&metadata)? {
+            (checkpoint.mbjs, checkpoint.mbjs_options) = (Some(config), options);
+        }
         checkpoint.gguf = Some(metadata);
         Ok(checkpoint)
     }
@@ -108,6 +114,9 @@ impl Checkpoint {
             let what = "a second tensor of that name".to_owned();
             return Err(Error::Tensor { file, tensor: tensor.to_owned(), what });
         }
+        if let Some((config, options)) = mbjs::from_notes(checkpoint.name(), &notes)? {
+            (checkpoint.mbjs, checkpoint.mbjs_options) = (Some(config), options);
+        }
         checkpoint.unknown = unknown;
         checkpoint.notes = notes;
         if let Some(index) = index {
@@ -125,6 +134,7 @@ impl Checkpoint {
         let file = MbjsFile::read(source.as_ref(), config).await?;
         let mut checkpoint = Self::from_parts(vec![source], file.tensors)?;
         checkpoint.mbjs = Some(config.clone());
+        checkpoint.mbjs_options = mbjs::MbjsOptions { version: file.version, trailer: file.trailer };
         Ok(checkpoint)
     }
 
@@ -171,7 +181,16 @@ impl Checkpoint {
                 return Err(error("a second tensor of that name"));
             }
         }
-        Ok(Self { sources, gguf: None, mbjs: None, notes: BTreeMap::new(), unknown: Vec::new(), tensors, index })
+        Ok(Self {
+            sources,
+            gguf: None,
+            mbjs: None,
+            mbjs_options: mbjs::MbjsOptions::default(),
+            notes: BTreeMap::new(),
+            unknown: Vec::new(),
+            tensors,
+            index,
+        })
     }
 
     /// The tensors, in the files' order.

@@ -5,9 +5,11 @@ mod common;
 use common::{MbjsCase, fixture, fixtures_of_mbjs, now, source};
 use proptest::{collection::vec, prelude::*};
 use selkie_formats::{
-    ByteSource, Checkpoint, DType, Error, LocalFuture, MemorySource, Result, Tensor, TensorInfo,
+    ByteSource, Checkpoint, DType, Error, LocalFuture, MemorySource, Result, Tensor, TensorInfo, TensorSpec,
+    gguf::{GgufOptions, GgufWriter, Metadata, Value as GgufValue},
     mbjs::{self, Config, MbjsFile, MbjsOptions, MbjsWriter, truncate_to_f16},
     quant,
+    safetensors::SafetensorsWriter,
 };
 use serde_json::{Value, json};
 
@@ -483,5 +485,91 @@ proptest! {
                 prop_assert!(about_the_file, "{}", line);
             }
         }
+    }
+}
+
+/// All tensors as another kind of file.
+fn contained(checkpoint: &Checkpoint, gguf: bool) -> Vec<u8> {
+    let specs: Vec<TensorSpec> = checkpoint.tensors().iter().map(TensorSpec::from).collect();
+    let bytes = checkpoint.tensors().iter().map(|info| now(checkpoint.read(info)).unwrap().bytes);
+    let (config, options) = (checkpoint.mbjs.as_ref().unwrap(), checkpoint.mbjs_options);
+    if gguf {
+        let metadata = mbjs::gguf_metadata(config, options);
+        let mut writer = GgufWriter::new(Vec::new(), GgufOptions::default(), &metadata, &specs).unwrap();
+        bytes.for_each(|bytes| writer.write(&bytes).unwrap());
+        writer.finish().unwrap()
+    } else {
+        let notes = mbjs::safetensors_notes(config, options);
+        let mut writer = SafetensorsWriter::new(Vec::new(), &notes, &specs).unwrap();
+        bytes.for_each(|bytes| writer.write(&bytes).unwrap());
+        writer.finish().unwrap()
+    }
+}
+
+#[test]
+fn other_files_hold_all_of_it() {
+    for case in fixtures_of_mbjs() {
+        for name in ["model.mbjs", "model.v2.mbjs", "model.v3.mbjs"] {
+            let Some(bytes) = case.file(name) else { continue };
+            let checkpoint = open(bytes.clone(), &case.config).unwrap();
+            for gguf in [true, false] {
+                let there = now(Checkpoint::open(vec![source("other", contained(&checkpoint, gguf))])).unwrap();
+                let config = there.mbjs.as_ref().unwrap();
+                assert_eq!(config.json(), case.config.json());
+                let back = now(mbjs::write(Vec::new(), config, there.mbjs_options, &there)).unwrap();
+                assert!(back == bytes, "{} {name}, GGUF: {gguf}", case.name);
+            }
+        }
+    }
+}
+
+/// Whatever bits the values have.
+#[test]
+fn numbers_that_are_none_come_back() {
+    let config = small();
+    for options in [V2, V3] {
+        let mut bytes = fresh(&config, 1, MbjsOptions { trailer: false, ..options });
+        // Infinities, and NaNs of every kind, in the embedding.
+        let start = 20 + 4 * config.parameters().len();
+        let odd: &[u8] = if options == V2 {
+            &[1, 0, 0x80, 0x7f, 0xff, 0xff, 0xff, 0xff, 0, 0, 0x80, 0xff]
+        } else {
+            &[1, 0x7c, 0xff, 0xff, 0, 0xfc]
+        };
+        bytes[start..start + odd.len()].copy_from_slice(odd);
+        let checkpoint = open(bytes.clone(), &config).unwrap();
+        let there = now(Checkpoint::open(vec![source("other", contained(&checkpoint, true))])).unwrap();
+        assert_eq!(there.mbjs_options, MbjsOptions { trailer: false, ..options });
+        assert!(now(mbjs::write(Vec::new(), &config, there.mbjs_options, &there)).unwrap() == bytes);
+    }
+}
+
+#[test]
+fn other_files_that_hold_less() {
+    let config = small();
+    let checkpoint = Checkpoint::fresh_mbjs(&config, 1).unwrap();
+    let specs: Vec<TensorSpec> = checkpoint.tensors().iter().map(TensorSpec::from).collect();
+    let refused = |metadata: &Metadata| {
+        let mut writer = GgufWriter::new(Vec::new(), GgufOptions::default(), metadata, &specs).unwrap();
+        for info in checkpoint.tensors() {
+            writer.write(&now(checkpoint.read(info)).unwrap().bytes).unwrap();
+        }
+        now(Checkpoint::open(vec![source("x.gguf", writer.finish().unwrap())])).err().map(|error| error.to_string())
+    };
+    let whole = mbjs::gguf_metadata(&config, V2);
+    assert_eq!(refused(&whole), None);
+    for (key, value, wanted) in [
+        ("mbjs.config", None, "x.gguf: `mbjs.config`: missing"),
+        ("mbjs.config", Some(GgufValue::U8(1)), "x.gguf: `mbjs.config`: a string wanted, but the value is u8"),
+        ("mbjs.config", Some(GgufValue::String("{}".into())), "x.gguf: mbjs.config: `vocabSize`: missing"),
+        ("mbjs.version", Some(GgufValue::U32(4)), "x.gguf: `mbjs.version`: 4 is not known"),
+        ("mbjs.trailer", Some(GgufValue::U32(1)), "x.gguf: `mbjs.trailer`: a boolean wanted, but the value is u32"),
+    ] {
+        let mut metadata = whole.clone();
+        match value {
+            Some(value) => metadata.set(key, value),
+            None => metadata.remove(key),
+        };
+        assert_eq!(refused(&metadata).as_deref(), Some(wanted), "{key}");
     }
 }

@@ -5,6 +5,7 @@
 //! [`Checkpoint::open_mbjs`](crate::Checkpoint::open_mbjs) reads it against a configuration.
 
 mod config;
+mod containers;
 mod half;
 mod init;
 mod parameters;
@@ -14,6 +15,8 @@ mod settings;
 mod writer;
 
 pub use config::{AttentionConfig, Config, LayerConfig, LayerKind, Mamba1Config, SsdConfig};
+pub use containers::{ARCHITECTURE, gguf_metadata, safetensors_notes};
+pub(crate) use containers::{from_gguf, from_notes};
 pub use half::truncate_to_f16;
 pub use init::initial;
 pub use parameters::{Init, Parameter};

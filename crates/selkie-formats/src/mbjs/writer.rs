@@ -17,6 +17,11 @@ pub struct MbjsOptions {
     pub trailer: bool,
 }
 
+impl MbjsOptions {
+    /// Half-precision values, with a checksum.
+    pub const F16: Self = Self { version: 3, trailer: true };
+}
+
 impl Default for MbjsOptions {
     fn default() -> Self {
         Self { version: 2, trailer: true }
@@ -151,7 +156,12 @@ pub async fn write<W: Write>(out: W, config: &Config, options: MbjsOptions, chec
             return Err(error(format!("its shape is {found:?}, but {} makes it {wanted:?}", config.name())));
         }
         let tensor = checkpoint.read(info).await?;
-        writer.write(&tensor.to_f32().map_err(|problem| error(problem.to_string()))?)?;
+        if tensor.dtype == writer.dtype {
+            // As they are: what a NaN carries would not survive being a number.
+            writer.data.write(&tensor.bytes)?;
+        } else {
+            writer.write(&tensor.to_f32().map_err(|problem| error(problem.to_string()))?)?;
+        }
     }
     writer.finish()
 }

@@ -7,6 +7,7 @@ mod bamba;
 mod decoder;
 mod deepseek_v2;
 mod deepseek_v3;
+mod falcon_h1;
 mod gemma2;
 mod gemma3;
 mod gpt_oss;
@@ -15,12 +16,15 @@ mod granitemoe;
 mod granitemoehybrid;
 mod jamba;
 mod latent;
+mod lfm2;
 mod llama;
 mod mamba;
 mod mamba2;
 mod mamba3;
+mod mbjs;
 mod mistral;
 mod mixture;
+mod nemotron_h;
 mod olmo2;
 mod olmoe;
 mod phi3;
@@ -34,6 +38,7 @@ mod settings;
 mod smollm3;
 mod state_spaces;
 mod tensors;
+mod zamba2;
 
 use selkie_formats::Checkpoint;
 use serde_json::Value;
@@ -66,6 +71,10 @@ const FAMILIES: &[Family] = &[
     Family { gguf: &[], model_types: &[settings::MAMBA_SSM], read: state_spaces::read },
     Family { gguf: &["jamba"], model_types: &["jamba"], read: jamba::read },
     Family { gguf: &[], model_types: &["bamba"], read: bamba::read },
+    Family { gguf: &["lfm2", "lfm2moe"], model_types: &["lfm2", "lfm2_moe"], read: lfm2::read },
+    Family { gguf: &["nemotron_h", "nemotron_h_moe"], model_types: &["nemotron_h"], read: nemotron_h::read },
+    Family { gguf: &["falcon-h1"], model_types: &["falcon_h1"], read: falcon_h1::read },
+    Family { gguf: &[], model_types: &["zamba2"], read: zamba2::read },
     Family { gguf: &["granitehybrid"], model_types: &["granitemoehybrid"], read: granitemoehybrid::read },
     Family { gguf: &["granite"], model_types: &["granite"], read: granite::read },
     Family { gguf: &["granitemoe"], model_types: &["granitemoe", "granitemoeshared"], read: granitemoe::read },
@@ -82,6 +91,9 @@ const FAMILIES: &[Family] = &[
 /// # Errors
 /// Where the family is not known, a setting is missing or senseless, or a tensor is missing or of another shape.
 pub fn read(checkpoint: &Checkpoint, config: Option<&Value>) -> Result<ModelSpec> {
+    if let Some(config) = &checkpoint.mbjs {
+        return mbjs::read(config, checkpoint);
+    }
     let settings = Settings::new(checkpoint, config)?;
     let architecture = settings.architecture();
     let names = |family: &Family| if settings.is_gguf() { family.gguf } else { family.model_types };

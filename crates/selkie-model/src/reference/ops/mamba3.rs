@@ -91,6 +91,37 @@ pub struct Mamba3State<'a, T> {
     pub x: &'a mut [T],
 }
 
+/// As [`Mamba3State`], as values of its own: a state, or its gradient.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mamba3Values<T> {
+    /// `[n_heads, n_angles]`.
+    pub angle: Vec<T>,
+    /// `[n_heads, head_dim, d_state]`.
+    pub s: Vec<T>,
+    /// `[n_heads, rank, d_state]`.
+    pub k: Vec<T>,
+    /// `[n_heads, head_dim]`.
+    pub x: Vec<T>,
+}
+
+impl<T: Real> Mamba3Values<T> {
+    /// The state before a sequence.
+    pub fn zeros(shape: &Mamba3Shape) -> Self {
+        let zeros = |each: usize| vec![T::default(); shape.n_heads * each];
+        Self {
+            angle: zeros(shape.n_angles),
+            s: zeros(shape.head_dim * shape.d_state),
+            k: zeros(shape.rank * shape.d_state),
+            x: zeros(shape.head_dim),
+        }
+    }
+
+    /// For [`mamba3`] to read and write.
+    pub fn lend(&mut self) -> Mamba3State<'_, T> {
+        Mamba3State { angle: &mut self.angle, s: &mut self.s, k: &mut self.k, x: &mut self.x }
+    }
+}
+
 /// One head's scalars at one row.
 pub(super) struct Step<T> {
     /// Δ.
@@ -149,6 +180,14 @@ impl Mamba3Shape {
             rope(&mut out[r * n..], &self.rotation(angles), self.pairing);
         }
         out
+    }
+
+    /// The states of pair `i`.
+    pub(super) fn pair(&self, i: usize) -> (usize, usize) {
+        match self.pairing {
+            Pairing::Interleaved => (2 * i, 2 * i + 1),
+            Pairing::Halves => (i, i + self.d_state / 2),
+        }
     }
 
     /// `(cos, sin)` of each of the `d_state / 2` pairs; those without an angle stay.
