@@ -31,6 +31,9 @@ impl NonFinite {
     pub fn of_blocks(dtype: DType, blocks: &[u8]) -> Result<Self, QuantError> {
         /// Values decoded at a time; a multiple of every block's length.
         const PIECE: usize = 4096;
+        if are_finite(dtype, blocks) {
+            return Ok(Self::default());
+        }
         let mut values = [0.0; PIECE];
         let mut sum = Self::default();
         for piece in blocks.chunks(PIECE / dtype.block_len() * dtype.block_bytes()) {
@@ -50,6 +53,20 @@ impl NonFinite {
     /// Whether there are none.
     pub fn is_none(self) -> bool {
         self == Self::default()
+    }
+}
+
+/// Whether these are whole floats, and all of them finite: by their exponents, several times as fast as decoding them.
+fn are_finite(dtype: DType, bytes: &[u8]) -> bool {
+    fn all<const N: usize>(bytes: &[u8], finite: impl Fn(&[u8; N]) -> bool) -> bool {
+        let (values, rest) = bytes.as_chunks::<N>();
+        rest.is_empty() && values.iter().fold(true, |all, value| all & finite(value))
+    }
+    match dtype {
+        DType::F32 => all(bytes, |v| !u32::from_le_bytes(*v) & 0x7f80_0000 != 0),
+        DType::F16 => all(bytes, |v| !u16::from_le_bytes(*v) & 0x7c00 != 0),
+        DType::BF16 => all(bytes, |v| !u16::from_le_bytes(*v) & 0x7f80 != 0),
+        _ => false,
     }
 }
 
@@ -76,6 +93,10 @@ mod tests {
         assert_eq!(found.to_string(), "1 NaN and 2 infinite");
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
         assert_eq!(NonFinite::of_blocks(DType::F32, &bytes), Ok(found));
+        let halves: Vec<u8> = [0x3c00u16, 0xfc00, 0x7bff, 0x7e00].iter().flat_map(|v| v.to_le_bytes()).collect();
+        assert_eq!(NonFinite::of_blocks(DType::F16, &halves), Ok(NonFinite { nan: 1, infinite: 1 }));
+        assert_eq!(NonFinite::of_blocks(DType::F16, &halves[..2]), Ok(NonFinite::default()));
+        assert!(NonFinite::of_blocks(DType::F16, &halves[1..]).is_err());
         let halves: Vec<u8> = values.iter().flat_map(|v| ((v.to_bits() >> 16) as u16).to_le_bytes()).collect();
         assert_eq!(NonFinite::of_blocks(DType::BF16, &halves), Ok(found));
     }
