@@ -46,7 +46,19 @@ pub const DENSE: &[&str] = &[
 ];
 
 /// The cases of `fixtures/hf` with mixtures of experts, or compressed caches.
-pub const MIXTURES: &[&str] = &["granitemoe", "k256-qwen3moe", "qwen2moe-shared", "qwen3moe"];
+pub const MIXTURES: &[&str] = &[
+    "deepseek2-lite",
+    "deepseek2-yarn",
+    "deepseek3-halves",
+    "deepseek3-mla",
+    "gptoss",
+    "granitemoe",
+    "k256-qwen3moe",
+    "olmoe",
+    "qwen2moe-shared",
+    "qwen3moe",
+    "qwen3moe-sparse",
+];
 
 /// The cases of `fixtures/hf` with recurrent layers, alone or among attention.
 pub const RECURRENT: &[&str] = &["falcon-mamba", "k256-mamba2", "mamba", "mamba2-g1", "mamba2-g2"];

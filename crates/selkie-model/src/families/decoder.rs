@@ -74,6 +74,12 @@ impl<'a> Reader<'a> {
         Self::with_sizes(settings, checkpoint, [names, shared], sizes)
     }
 
+    /// For a model with latent attention: the width of a head is that of the part which turns.
+    pub fn latent(settings: Settings<'a>, checkpoint: &'a Checkpoint, names: Names) -> Result<Self> {
+        let sizes = Sizes::of_latent(&settings)?;
+        Self::with_sizes(settings, checkpoint, [names, &[]], sizes)
+    }
+
     fn with_sizes(settings: Settings<'a>, checkpoint: &'a Checkpoint, names: [Names; 2], sizes: Sizes) -> Result<Self> {
         let tensors = Tensors::new(checkpoint, names)?;
         // Before anything is made for each layer: a wrong count must not cost memory.
@@ -354,6 +360,13 @@ impl Sizes {
         // Files without attention say so by either count.
         let n_heads = if s.is_gguf() && n_kv_heads == 0 { 0 } else { n_heads };
         Self::of_heads(s, n_heads, n_kv_heads, d_ff)
+    }
+
+    fn of_latent(s: &Settings<'_>) -> Result<Self> {
+        let n_heads = s.size("attention.head_count", "num_attention_heads")?;
+        let head_dim = s.size("rope.dimension_count", "qk_rope_head_dim")?;
+        let d_ff = s.count("feed_forward_length", "intermediate_size")?.unwrap_or(0);
+        Ok(Self { n_heads, n_kv_heads: 1, head_dim, ..Self::of_heads(s, 0, 0, d_ff)? })
     }
 
     /// `n_heads` may be 0.

@@ -5,18 +5,22 @@
 
 mod bamba;
 mod decoder;
+mod deepseek_v2;
+mod deepseek_v3;
 mod falcon_h1;
 mod gemma2;
 mod gemma3;
+mod gpt_oss;
 mod granite;
 mod granitemoe;
 mod granitemoehybrid;
 mod jamba;
+mod latent;
 mod lfm2;
 mod llama;
-mod mamba;
 mod mamba2;
 mod mamba3;
+mod mamba;
 mod mistral;
 mod mixture;
 mod nemotron_h;
@@ -77,6 +81,9 @@ const FAMILIES: &[Family] = &[
     Family { gguf: &["granitemoe"], model_types: &["granitemoe", "granitemoeshared"], read: granitemoe::read },
     Family { gguf: &["qwen2moe"], model_types: &["qwen2_moe"], read: qwen2_moe::read },
     Family { gguf: &["qwen3moe"], model_types: &["qwen3_moe"], read: qwen3_moe::read },
+    Family { gguf: &["deepseek2"], model_types: &["deepseek_v2"], read: deepseek_v2::read },
+    Family { gguf: &[], model_types: &["deepseek_v3"], read: deepseek_v3::read },
+    Family { gguf: &["gpt-oss"], model_types: &["gpt_oss"], read: gpt_oss::read },
     Family { gguf: &["olmoe"], model_types: &["olmoe"], read: olmoe::read },
 ];
 

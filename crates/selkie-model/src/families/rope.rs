@@ -83,11 +83,13 @@ fn from_gguf(s: &Settings<'_>, tensors: &mut Tensors<'_>, sizes: &Sizes, pairing
             (Some("yarn"), factor) => {
                 let factor = factor.ok_or_else(|| Error::setting("rope.scaling.factor", "is missing"))?;
                 let given = number("rope.scaling.attn_factor")?.filter(|&f| f > 0.0).unwrap_or(1.0);
+                // DeepSeek's models have this factor on the scores instead.
+                let on_scores = number("rope.scaling.yarn_log_multiplier")?.is_some_and(|m| m != 0.0);
                 RopeScaling::Yarn {
                     factor,
                     beta_fast: number("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0),
                     beta_slow: number("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0),
-                    attention_factor: given * yarn_mscale(factor, 1.0),
+                    attention_factor: if on_scores { given } else { given * yarn_mscale(factor, 1.0) },
                     truncate: true,
                     context: context.ok_or_else(|| Error::setting("context_length", "is missing"))?,
                 }

@@ -27,7 +27,7 @@ pub struct Choice<T> {
 /// The experts of one row from its router products, in ascending index. Ties go to the lower index.
 ///
 /// Scores are what [`Score`] makes of the products; `choice_bias` is added to them for choosing only; where there are
-/// groups, the scores of all but the best groups count as zero.
+/// groups, the experts of all but the best groups are none to choose from.
 pub fn route<T: Real>(products: &[T], choice_bias: Option<&[T]>, n_used: usize, routing: &Routing) -> Vec<Choice<T>> {
     let scores: Vec<T> = match routing.score {
         Score::Softmax => softmax(products.iter().copied()),
@@ -65,7 +65,7 @@ fn best<T: Real>(values: &[T], n: usize) -> Vec<usize> {
     order
 }
 
-/// Sets the scores of all but the best groups to zero.
+/// Takes all but the best groups out of the choice: zero would not do, which a bias may bring the scores of open ones below.
 fn close_groups<T: Real>(choosing: &mut [T], groups: Groups) {
     let size = choosing.len() / groups.n_groups;
     let value = |group: &[T]| match groups.by {
@@ -76,7 +76,7 @@ fn close_groups<T: Real>(choosing: &mut [T], groups: Groups) {
     let open = best(&values, groups.n_used);
     for (group, scores) in choosing.chunks_exact_mut(size).enumerate() {
         if !open.contains(&group) {
-            scores.fill(T::default());
+            scores.fill(T::from_f64(f64::NEG_INFINITY));
         }
     }
 }
