@@ -18,9 +18,10 @@ mod jamba;
 mod latent;
 mod lfm2;
 mod llama;
+mod mamba;
 mod mamba2;
 mod mamba3;
-mod mamba;
+mod mbjs;
 mod mistral;
 mod mixture;
 mod nemotron_h;
@@ -92,6 +93,9 @@ const FAMILIES: &[Family] = &[
 /// # Errors
 /// Where the family is not known, a setting is missing or senseless, or a tensor is missing or of another shape.
 pub fn read(checkpoint: &Checkpoint, config: Option<&Value>) -> Result<ModelSpec> {
+    if let Some(config) = &checkpoint.mbjs {
+        return mbjs::read(config, checkpoint);
+    }
     let settings = Settings::new(checkpoint, config)?;
     let architecture = settings.architecture();
     let names = |family: &Family| if settings.is_gguf() { family.gguf } else { family.model_types };
