@@ -2,7 +2,7 @@
 
 use selkie_model::{
     reference::ops::*,
-    spec::{Activation, Routing},
+    spec::{Activation, GroupScore, Groups, Routing, Score},
 };
 use serde_json::Value;
 
@@ -157,30 +157,65 @@ fn norms() {
     assert_eq!(seen, 6, "a case was left out");
 }
 
-/// The other rules of choosing belong to families to come.
 #[test]
 fn routing() {
     let golden = Golden::open("moe_routing");
-    let case = "softmax_topk_renormalised";
-    let n_used = golden.parameters(case)["k"].as_u64().expect("k") as usize;
-    let logits = golden.get(&format!("{case}.in.logits"));
-    let experts = golden.ints(&format!("{case}.out.experts"));
-    let weights = golden.get(&format!("{case}.out.weights"));
-    let n_experts = golden.shape(&format!("{case}.in.logits"))[1];
-    for (row, scores) in logits.chunks_exact(n_experts).enumerate() {
-        // Choices come in ascending index here, in descending weight there.
-        let at = row * n_used..(row + 1) * n_used;
-        let mut wanted: Vec<(i32, f64)> =
-            experts[at.clone()].iter().copied().zip(weights[at].iter().copied()).collect();
-        wanted.sort_by_key(|(expert, _)| *expert);
-        let got = route(scores, None, n_used, &Routing::softmax(true));
-        assert_eq!(
-            got.iter().map(|c| c.expert as i32).collect::<Vec<_>>(),
-            wanted.iter().map(|w| w.0).collect::<Vec<_>>()
-        );
-        let (got, wanted): (Vec<f64>, Vec<f64>) = got.iter().zip(&wanted).map(|(g, w)| (g.weight, w.1)).unzip();
-        near(&got, &wanted, BOUND, &format!("row {row}"));
+    let plain = Routing::softmax(false);
+    let sigmoid = Routing { score: Score::Sigmoid, ..Routing::softmax(true) };
+    let mut seen = 0;
+    for (case, routing) in [
+        ("softmax_topk", plain),
+        ("softmax_topk_renormalised", Routing::softmax(true)),
+        ("topk_softmax", Routing { score: Score::SoftmaxOfChosen, ..plain }),
+        ("softmax_groups", plain),
+        ("sigmoid_bias", sigmoid),
+        ("sigmoid_bias_groups", sigmoid),
+    ] {
+        let parameters = golden.parameters(case);
+        let count = |key: &str| parameters[key].as_u64().map(|n| n as usize);
+        let scale = parameters["scaling"].as_f64().map_or(1.0, |s| s as f32);
+        let groups = count("groups").map(|n_groups| Groups {
+            n_groups,
+            n_used: count("groups_kept").expect("groups_kept"),
+            by: match parameters["group_score"].as_str() {
+                Some("its best") => GroupScore::Best,
+                Some("sum of its best two") => GroupScore::BestTwo,
+                other => panic!("{case}: {other:?}"),
+            },
+        });
+        let routing = Routing { scale, groups, ..routing };
+        let (n_used, bias) = (count("k").expect("k"), golden.find(&format!("{case}.in.bias")));
+        let logits = golden.get(&format!("{case}.in.logits"));
+        let experts = golden.ints(&format!("{case}.out.experts"));
+        let weights = golden.get(&format!("{case}.out.weights"));
+        let n_experts = golden.shape(&format!("{case}.in.logits"))[1];
+        for (row, scores) in logits.chunks_exact(n_experts).enumerate() {
+            // Choices come in ascending index here, in descending weight there.
+            let at = row * n_used..(row + 1) * n_used;
+            let mut wanted: Vec<(i32, f64)> =
+                experts[at.clone()].iter().copied().zip(weights[at].iter().copied()).collect();
+            wanted.sort_by_key(|(expert, _)| *expert);
+            let got = route(scores, bias.as_deref(), n_used, &routing);
+            assert_eq!(
+                got.iter().map(|c| c.expert as i32).collect::<Vec<_>>(),
+                wanted.iter().map(|w| w.0).collect::<Vec<_>>(),
+                "{case}, row {row}"
+            );
+            let (got, wanted): (Vec<f64>, Vec<f64>) = got.iter().zip(&wanted).map(|(g, w)| (g.weight, w.1)).unzip();
+            near(&got, &wanted, BOUND, &format!("{case}, row {row}"));
+        }
+        seen += 1;
     }
+    assert_eq!(seen, golden.cases().len(), "a case was left out");
+}
+
+/// A bias may bring every open expert below zero: the closed ones are not chosen all the same.
+#[test]
+fn closed_groups_stay_closed() {
+    let groups = Groups { n_groups: 2, n_used: 1, by: GroupScore::BestTwo };
+    let routing = Routing { score: Score::Sigmoid, groups: Some(groups), ..Routing::softmax(true) };
+    let chosen = route(&[0.0, 0.1, -1.0, -2.0], Some(&[-3.0, -3.0, -9.0, -9.0]), 2, &routing);
+    assert_eq!(chosen.iter().map(|c| c.expert).collect::<Vec<_>>(), [0, 1]);
 }
 
 #[test]
