@@ -22,6 +22,13 @@ pub use kernels::{
     kv_cache::{CacheType, KvCache},
     matmul::{Product, matmul, matmul_gated},
     q8::{Activations, Q8},
+    recurrent::{
+        MAX_REWIND,
+        conv::{CausalConv, ConvState},
+        selective_scan::{InputRule, ScanState, SelectiveScan},
+        ssd::{Ssd, SsdShape, SsdState},
+        state::RecurrentState,
+    },
     vector::{Activation, Pairing, activate, add_scaled, gate, multiply, rms_norm, rope, scale, softmax},
 };
 pub use matrix::Matrix;

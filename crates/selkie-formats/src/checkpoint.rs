@@ -6,8 +6,9 @@ use std::{
 };
 
 use crate::{
-    ByteSource, Error, Result, Tensor, TensorInfo,
+    ByteSource, DType, Error, MemorySource, Result, Tensor, TensorInfo,
     gguf::{self, GgufFile, Metadata},
+    mbjs::{self, MbjsFile},
     safetensors::{SafetensorsFile, ShardIndex, UnknownTensor},
 };
 
@@ -18,6 +19,11 @@ pub struct Checkpoint {
     pub sources: Vec<Rc<dyn ByteSource>>,
     /// The metadata of GGUF files; that of the first where there are several.
     pub gguf: Option<Metadata>,
+    /// The configuration of an MBJS model, whatever file it is in: what an MBJS file was read against, or what another
+    /// holds beside the parameters.
+    pub mbjs: Option<mbjs::Config>,
+    /// How the MBJS file was written that the parameters are from.
+    pub mbjs_options: mbjs::MbjsOptions,
     /// The free metadata of safetensors files.
     pub notes: BTreeMap<String, String>,
     /// Tensors of types that are not known here; they can be listed, not read.
@@ -41,10 +47,14 @@ impl Checkpoint {
             return Self::open_gguf(sources).await;
         }
         let first = &sources[0];
+        if magic[..] == mbjs::MAGIC {
+            let what = "an MBJS file, which is read with its configuration".to_owned();
+            return Err(Error::Header { file: first.name().to_owned(), offset: 0, what });
+        }
         let header = first.read(0..first.len().min(8)).await?;
         // A safetensors file begins with the length of its header.
         if header.first_chunk().is_none_or(|bytes| u64::from_le_bytes(*bytes) > first.len() - 8) {
-            let what = format!("neither GGUF nor safetensors ({} bytes)", first.len());
+            let what = format!("neither GGUF, safetensors nor MBJS ({} bytes)", first.len());
             return Err(Error::Header { file: first.name().to_owned(), offset: 0, what });
         }
         Self::open_safetensors(sources, None).await
@@ -72,6 +82,9 @@ impl Checkpoint {
             return Err(Error::Key { file: metadata.file().to_owned(), key: total_key.to_owned(), what });
         }
         let mut checkpoint = Self::from_parts(sources, tensors)?;
+        if let Some((config, options)) = mbjs::from_gguf(&metadata)? {
+            (checkpoint.mbjs, checkpoint.mbjs_options) = (Some(config), options);
+        }
         checkpoint.gguf = Some(metadata);
         Ok(checkpoint)
     }
@@ -101,11 +114,51 @@ impl Checkpoint {
             let what = "a second tensor of that name".to_owned();
             return Err(Error::Tensor { file, tensor: tensor.to_owned(), what });
         }
+        if let Some((config, options)) = mbjs::from_notes(checkpoint.name(), &notes)? {
+            (checkpoint.mbjs, checkpoint.mbjs_options) = (Some(config), options);
+        }
         checkpoint.unknown = unknown;
         checkpoint.notes = notes;
         if let Some(index) = index {
             checkpoint.check_index(index)?;
         }
+        Ok(checkpoint)
+    }
+
+    /// Opens an MBJS file of the model that `config` describes. Its tensors are named as
+    /// [`Config::parameters`](mbjs::Config::parameters).
+    ///
+    /// # Errors
+    /// As [`MbjsFile::read`].
+    pub async fn open_mbjs(source: Rc<dyn ByteSource>, config: &mbjs::Config) -> Result<Self> {
+        let file = MbjsFile::read(source.as_ref(), config).await?;
+        let mut checkpoint = Self::from_parts(vec![source], file.tensors)?;
+        checkpoint.mbjs = Some(config.clone());
+        checkpoint.mbjs_options = mbjs::MbjsOptions { version: file.version, trailer: file.trailer };
+        Ok(checkpoint)
+    }
+
+    /// A checkpoint in memory with the [initial](mbjs::initial) weights of `config`.
+    ///
+    /// # Errors
+    /// Where there is no memory for them.
+    pub fn fresh_mbjs(config: &mbjs::Config, seed: u32) -> Result<Self> {
+        let mut bytes: Vec<u8> = Vec::new();
+        let mut tensors = Vec::new();
+        for parameter in mbjs::initial(config, seed) {
+            let (mbjs::Parameter { name, shape, .. }, values) = parameter?;
+            let start = bytes.len() as u64;
+            let room = values.len().checked_mul(4).map(|more| bytes.try_reserve(more));
+            if !matches!(room, Some(Ok(()))) {
+                return Err(Error::Write {
+                    what: format!("parameter `{name}`: no memory for {} values", values.len()),
+                });
+            }
+            bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+            tensors.push(TensorInfo { name, dtype: DType::F32, shape, source: 0, range: start..bytes.len() as u64 });
+        }
+        let mut checkpoint = Self::from_parts(vec![Rc::new(MemorySource::new(config.name(), bytes))], tensors)?;
+        checkpoint.mbjs = Some(config.clone());
         Ok(checkpoint)
     }
 
@@ -128,7 +181,16 @@ impl Checkpoint {
                 return Err(error("a second tensor of that name"));
             }
         }
-        Ok(Self { sources, gguf: None, notes: BTreeMap::new(), unknown: Vec::new(), tensors, index })
+        Ok(Self {
+            sources,
+            gguf: None,
+            mbjs: None,
+            mbjs_options: mbjs::MbjsOptions::default(),
+            notes: BTreeMap::new(),
+            unknown: Vec::new(),
+            tensors,
+            index,
+        })
     }
 
     /// The tensors, in the files' order.

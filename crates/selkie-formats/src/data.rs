@@ -57,6 +57,17 @@ impl<W: Write> DataWriter<W> {
         self.tensors.iter().map(|(_, bytes)| bytes.next_multiple_of(self.alignment)).sum()
     }
 
+    /// The tensor that comes next, or is being written, and its bytes so far.
+    pub fn current(&self) -> Option<(&str, u64)> {
+        self.tensors.get(self.current).map(|(name, _)| (name.as_str(), self.written))
+    }
+
+    /// Bytes that the current tensor still takes; `None` where all are complete.
+    pub fn room(&self) -> Option<usize> {
+        let (_, size) = self.tensors.get(self.current)?;
+        Some(usize::try_from(size - self.written).unwrap_or(usize::MAX))
+    }
+
     /// Writes what comes before the data.
     pub fn header(&mut self, bytes: &[u8]) -> Result<()> {
         self.put(bytes)?;
@@ -69,10 +80,9 @@ impl<W: Write> DataWriter<W> {
     /// Where there are more than the tensors take, and where the output fails.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
-            let Some((_, size)) = self.tensors.get(self.current) else {
+            let Some(room) = self.room() else {
                 return Err(Error::Write { what: format!("{} bytes more than the tensors take", bytes.len()) });
             };
-            let room = usize::try_from(size - self.written).unwrap_or(usize::MAX);
             let (now, later) = bytes.split_at(room.min(bytes.len()));
             self.put(now)?;
             self.written += now.len() as u64;

@@ -1,7 +1,7 @@
 //! The reference executor against the fixtures, and fused plans against unfused ones.
 
 use selkie_model::{plan, reference::Reference};
-use selkie_suite::{DENSE, MIXTURES, RECURRENT, run};
+use selkie_suite::{DENSE, MBJS, MIXTURES, RECURRENT, run, run_mbjs};
 
 #[test]
 fn dense_fixtures() {
@@ -43,6 +43,25 @@ fn recurrent_fixtures_fused() {
 fn fused(names: &[&str]) {
     for name in names {
         run(name, &|spec, weights| {
+            let plain = plan::plan(&spec);
+            let fused = plan::fuse(plain.clone());
+            assert!(fused.ops.len() < plain.ops.len(), "{name}: nothing was fused");
+            Box::new(Reference::<f32>::with_plan(spec, fused, weights))
+        });
+    }
+}
+
+#[test]
+fn mbjs_fixtures() {
+    for name in MBJS {
+        run_mbjs(name, &|spec, weights| Box::new(Reference::<f64>::new(spec, weights)));
+    }
+}
+
+#[test]
+fn mbjs_fixtures_fused() {
+    for name in MBJS {
+        run_mbjs(name, &|spec, weights| {
             let plain = plan::plan(&spec);
             let fused = plan::fuse(plain.clone());
             assert!(fused.ops.len() < plain.ops.len(), "{name}: nothing was fused");

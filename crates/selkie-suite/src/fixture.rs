@@ -142,11 +142,11 @@ fn read(path: &Path) -> Vec<u8> {
     fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-fn json(path: &Path) -> Value {
+pub(crate) fn json(path: &Path) -> Value {
     parse_lenient_json(&path.display().to_string(), &read(path)).expect("JSON")
 }
 
-fn source(path: &Path) -> Rc<dyn ByteSource> {
+pub(crate) fn source(path: &Path) -> Rc<dyn ByteSource> {
     Rc::new(MemorySource::new(path.display().to_string(), read(path)))
 }
 

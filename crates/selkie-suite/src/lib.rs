@@ -1,9 +1,11 @@
 //! The one test suite that every executor runs: each fixture in one piece, in pieces, saved and restored, in batches of
 //! many kinds, greedily and rewound.
 //!
-//! An executor's own test names itself and calls [`run`] over [`DENSE`] and [`RECURRENT`]. Panics are how tests fail here.
+//! An executor's own test names itself and calls [`run`] over [`DENSE`] and [`RECURRENT`], and [`run_mbjs`] over
+//! [`MBJS`]. Panics are how tests fail here.
 
 mod fixture;
+mod mbjs;
 mod properties;
 
 use std::path::PathBuf;
@@ -14,6 +16,7 @@ use selkie_model::{
 };
 
 pub use fixture::{Case, Expected, Files};
+pub use mbjs::{MBJS, MbjsCase, run_mbjs};
 
 /// Makes the executor under test.
 pub type Make<'a> = &'a dyn Fn(ModelSpec, LoadedWeights) -> Box<dyn Executor>;

@@ -23,24 +23,32 @@
 mod chat;
 mod error;
 mod files;
+mod finite;
 mod generate;
+mod hybrid;
 mod map;
 mod model;
+mod model_id;
 #[cfg(feature = "download")]
 pub mod models;
 pub mod sampling;
 mod session;
+mod state_file;
 mod text_side;
+mod tokens;
 
-pub use chat::{Chat, Message, messages_json};
+pub use chat::{Chat, Message, messages_json, parse_messages};
 pub use error::{Error, Result};
 pub use files::{ModelFiles, Opened};
 pub use generate::{Event, Finish, GenerateOptions, Generated, OnEvent, Timings};
+pub use hybrid::{Hybrid, HybridConfig, HybridLayer, HybridParameter, HybridSampling, random_seed};
 pub use map::MappedFile;
 pub use model::{Backend, Model, OpenOptions};
 pub use sampling::SamplingParams;
 pub use session::Session;
+pub use state_file::SavedState;
 pub use text_side::TextSide;
+pub use tokens::TokenHash;
 
 pub use pollster::block_on;
 pub use selkie_cpu as cpu;

@@ -1,12 +1,12 @@
 //! Mixtures of experts: rows are gathered by expert, so that each expert's weights are read once a pass.
 
 use selkie_model::{
-    reference::ops::{Choice, route},
-    spec::Mixture,
+    reference::ops::route,
+    spec::{Gating, Mixture},
 };
 
 use crate::{
-    Activations, Matrix, Pool, Q8, Result,
+    Activations, Error, Matrix, Pool, Q8, Result,
     executor::{kind, weights::Loaded},
     kernels::matmul::{Product, matmul, matmul_gated},
 };
@@ -44,14 +44,18 @@ pub(super) fn run(
     s.scores.resize(rows * m.n_experts, 0.0);
     // The choice of experts hangs on small differences: the router is never rounded.
     matmul(pool, &Activations::exact(x, d_model)?, &mut [Product::new(router, &mut s.scores)])?;
+    let choice_bias = m.routing.choice_bias.map(|id| weights.vector(id));
     let mut jobs: Vec<Vec<Job>> = vec![vec![]; m.n_experts];
     for (row, scores) in s.scores.chunks_exact(m.n_experts).enumerate() {
-        for Choice { expert, weight } in route(scores, m.n_used, m.routing) {
+        for (expert, weight) in route(scores, choice_bias, &m.routing, m.n_used) {
             jobs[expert].push(Job { row, weight });
         }
     }
     out.fill(0.0);
-    let (gates, ups, downs) = (weights.stack(m.gate), weights.stack(m.up), weights.stack(m.down));
+    let (Some(gates), Gating::Plain(activation), None) = (m.gate, m.gating, m.biases) else {
+        return Err(Error::Parameter("experts of this kind are not run yet"));
+    };
+    let (gates, ups, downs) = (weights.stack(gates), weights.stack(m.up), weights.stack(m.down));
     // Ascending experts: each row's sum is then in the order of the reference.
     for (expert, jobs) in jobs.iter().enumerate().filter(|(_, jobs)| !jobs.is_empty()) {
         s.gathered.clear();
@@ -59,7 +63,7 @@ pub(super) fn run(
         s.hidden.resize(jobs.len() * m.d_ff, 0.0);
         s.down.resize(jobs.len() * d_model, 0.0);
         let input = activations(pool, &s.gathered, d_model, exact, &mut s.q8)?;
-        matmul_gated(pool, &input, kind(m.activation), &gates[expert], &ups[expert], &mut s.hidden)?;
+        matmul_gated(pool, &input, kind(activation), &gates[expert], &ups[expert], &mut s.hidden)?;
         let input = activations(pool, &s.hidden, m.d_ff, exact, &mut s.q8)?;
         let down: &Matrix = &downs[expert];
         matmul(pool, &input, &mut [Product::new(down, &mut s.down)])?;

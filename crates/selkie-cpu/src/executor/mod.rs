@@ -3,19 +3,26 @@
 //! The fused plan is walked op by op; each op is one or two parallel regions of the pool. Buffers lie in the places that
 //! the plan's memory planner gave them, which grow to the largest batch seen and are then used again.
 
+mod heads;
 mod mixture;
+mod recurrent;
 mod state;
 mod weights;
 
 use selkie_formats::LocalFuture;
 use selkie_model::{
-    Batch, Error, Executor, LoadedWeights, ModelSpec, OpTime, Output, Plan, Profile, Result, State, Want, WeightId,
+    Batch, Error, Executor, LoadedWeights, ModelSpec, OpTime, Output, Plan, Profile, Result, Snapshot, State, Want,
+    WeightId,
     plan::{AttentionOp, BufferId, Op, Places, Product, Rows, fuse, places, plan},
 };
 
 use crate::{
     Activation, Activations, Attention, Pairing, Pool, Q8, attention,
-    executor::{state::Caches, weights::Loaded},
+    executor::{
+        recurrent::{SlotOp, SlotState},
+        state::Slots,
+        weights::Loaded,
+    },
     kernels,
 };
 
@@ -35,6 +42,8 @@ pub struct CpuOptions {
 pub struct CpuExecutor {
     spec: ModelSpec,
     plan: Plan,
+    /// What each slot of the plan belongs to.
+    slot_ops: Vec<SlotOp>,
     places: Places,
     weights: Loaded,
     pool: Pool,
@@ -69,11 +78,13 @@ impl CpuExecutor {
         let plan = fuse(plan(spec));
         let places = places(&plan);
         let weights = Loaded::new(&plan, spec, weights)?;
+        let slot_ops = SlotOp::of(&plan, &weights).map_err(|e| op_failed("load", &e))?;
         let pool = Pool::new(options.threads.unwrap_or_else(Pool::default_threads));
         let buffers = vec![Vec::new(); places.places.len()];
         Ok(Self {
             spec: spec.clone(),
             plan,
+            slot_ops,
             places,
             weights,
             pool,
@@ -90,7 +101,7 @@ impl CpuExecutor {
         let mut pasts = Vec::with_capacity(states.len());
         for (state, sequence) in states.iter_mut().zip(batch.sequences) {
             let past = state.positions();
-            let own: &mut Caches = state.data_mut(NAME)?;
+            let own: &mut Slots = state.data_mut(NAME)?;
             own.check_room(past + sequence.rows.len())?;
             pasts.push(past);
             caches.push(own);
@@ -118,8 +129,11 @@ impl CpuExecutor {
         }
         self.plan.ops = ops;
         if let Err(error) = run {
-            caches.iter_mut().zip(&pasts).for_each(|(cache, &past)| cache.truncate(past));
+            caches.iter_mut().for_each(|cache| cache.roll_back());
             return Err(error);
+        }
+        for (cache, sequence) in caches.iter_mut().zip(batch.sequences) {
+            cache.advance(sequence.rows.len());
         }
         for (state, sequence) in states.iter_mut().zip(batch.sequences) {
             state.advance(sequence.rows.len());
@@ -145,6 +159,11 @@ impl CpuExecutor {
             }
         }
         Ok(())
+    }
+
+    fn slots(&self, capacity: usize) -> Result<Slots> {
+        Slots::new(&self.plan.slots, &self.slot_ops, self.pool.isa(), capacity, self.exact)
+            .map_err(|e| op_failed("state", &e))
     }
 
     fn place(&self, buffer: BufferId) -> usize {
@@ -180,15 +199,15 @@ impl CpuExecutor {
         done
     }
 
-    fn op(&mut self, op: &Op, batch: &Batch<'_>, caches: &mut [&mut Caches]) -> Result<()> {
+    fn op(&mut self, op: &Op, batch: &Batch<'_>, caches: &mut [&mut Slots]) -> Result<()> {
         match op {
             Op::Embed { table, scale, out } => {
                 self.write(*out, None, batch, |e, out| e.embed(*table, *scale, batch, out))
             }
-            Op::RmsNorm { x, weight, eps, out } => self.write(*out, None, batch, |e, out| {
-                let weight = e.weights.vector(*weight);
+            Op::RmsNorm { x, weight, group, eps, out } => self.write(*out, None, batch, |e, out| {
+                let weight = weight.map(|id| e.weights.vector(id));
                 let width = e.plan.buffer(*x).width;
-                kernels::vector::rms_norm(&e.pool, e.read(*x, batch), Some(weight), width, weight.len(), *eps, out)
+                kernels::vector::rms_norm(&e.pool, e.read(*x, batch), weight, width, *group, *eps, out)
                     .map_err(op_error(op))
             }),
             Op::Linear { x, product } => self.products(op, *x, std::slice::from_ref(product), batch),
@@ -235,6 +254,21 @@ impl CpuExecutor {
             Op::Attention(a) => {
                 self.write(a.out, None, batch, |e, out| e.attention(a, batch, caches, out).map_err(op_error(op)))
             }
+            Op::Activate { x, activation, out } => self.write(*out, Some(*x), batch, |e, out| {
+                kernels::vector::activate(&e.pool, kind(*activation), out);
+                Ok(())
+            }),
+            Op::CausalConv { .. }
+            | Op::SelectiveScan(_)
+            | Op::Ssd(_)
+            | Op::Mamba3(_)
+            | Op::Cssd(_)
+            | Op::DeltaRule(_) => self.recurrent(op, batch, caches),
+            Op::ScaleRows { .. }
+            | Op::JoinHeads { .. }
+            | Op::HeadLinear { .. }
+            | Op::RankExpand { .. }
+            | Op::RankReduce { .. } => self.heads(op, batch),
             Op::Glu { gate, up, activation, out } => self.write(*out, Some(*gate), batch, |e, out| {
                 kernels::vector::gate(&e.pool, kind(*activation), out, e.read(*up, batch)).map_err(op_error(op))
             }),
@@ -355,18 +389,22 @@ impl CpuExecutor {
         &mut self,
         a: &AttentionOp,
         batch: &Batch<'_>,
-        caches: &mut [&mut Caches],
+        caches: &mut [&mut Slots],
         out: &mut [f32],
     ) -> crate::Result<()> {
-        let (q_width, kv_width) = (a.n_heads * a.head_dim, a.n_kv_heads * a.head_dim);
+        let [q_width, k_width, v_width] = [a.q, a.k, a.v].map(|id| self.plan.buffer(id).width);
+        let out_width = self.plan.buffer(a.out).width;
         let (q, k, v) = (self.read(a.q, batch), self.read(a.k, batch), self.read(a.v, batch));
-        let kind = Attention { heads: a.n_heads, scale: a.scale, softcap: a.softcap, window: a.window, sinks: None };
-        for (sequence, caches) in batch.sequences.iter().zip(caches) {
+        let sinks = a.sinks.map(|id| self.weights.vector(id));
+        let kind = Attention { heads: a.n_heads, scale: a.scale, softcap: a.softcap, window: a.window, sinks };
+        for (sequence, own) in batch.sequences.iter().zip(caches) {
             let rows = |width: usize| sequence.rows.start * width..sequence.rows.end * width;
-            let cache = &mut caches.slots[a.cache.0 as usize];
+            let SlotState::Cache(cache) = &mut own.slots[a.cache.0 as usize] else {
+                return Err(crate::Error::Parameter("attention's slot is no cache"));
+            };
             let past = cache.len();
-            cache.append(self.pool.isa(), &k[rows(kv_width)], &v[rows(kv_width)])?;
-            attention(&self.pool, &kind, &q[rows(q_width)], cache, past, &mut out[rows(q_width)])?;
+            cache.append(self.pool.isa(), &k[rows(k_width)], &v[rows(v_width)])?;
+            attention(&self.pool, &kind, &q[rows(q_width)], cache, past, &mut out[rows(out_width)])?;
         }
         Ok(())
     }
@@ -409,8 +447,13 @@ impl Executor for CpuExecutor {
     }
 
     fn new_state(&self, capacity: usize) -> Result<State> {
-        let caches = Caches::new(&self.plan.slots, capacity, self.exact);
-        Ok(State::new(Box::new(caches.map_err(|e| op_failed("state", &e))?)))
+        Ok(State::new(Box::new(self.slots(capacity)?)))
+    }
+
+    fn restore(&self, snapshot: &Snapshot, capacity: usize) -> Result<State> {
+        let mut slots = self.slots(capacity)?;
+        slots.restore(snapshot)?;
+        Ok(State::restored(Box::new(slots), snapshot.positions))
     }
 
     fn forward<'a>(

@@ -1,6 +1,6 @@
 //! A model's weights in the forms that kernels take: matrices in their stored blocks, vectors in f32.
 
-use selkie_model::{Error, LoadedWeight, LoadedWeights, ModelSpec, Plan, Result, WeightId, plan::Op};
+use selkie_model::{Error, LoadedWeight, LoadedWeights, ModelSpec, Plan, Result, WeightId};
 
 use crate::Matrix;
 
@@ -34,41 +34,10 @@ impl Loaded {
             Ok(())
         };
         for op in &plan.ops {
-            match op {
-                Op::Embed { table, .. } => set(*table, &matrix)?,
-                Op::RmsNorm { weight, .. } => set(*weight, &vector)?,
-                Op::Mixture { mixture: m, .. } => {
-                    set(m.router, &matrix)?;
-                    [m.gate, m.up, m.down].into_iter().try_for_each(|id| set(id, &stack))?;
-                }
-                Op::LinearAdd { weight, bias, .. } => {
-                    set(*weight, &matrix)?;
-                    bias.map_or(Ok(()), |id| set(id, &vector))?;
-                }
-                Op::Linear { product, .. } => {
-                    set(product.weight, &matrix)?;
-                    product.bias.map_or(Ok(()), |id| set(id, &vector))?;
-                }
-                Op::Linears { products, .. } => {
-                    for product in products {
-                        set(product.weight, &matrix)?;
-                        product.bias.map_or(Ok(()), |id| set(id, &vector))?;
-                    }
-                }
-                Op::LinearGlu { gate, up, .. } => {
-                    for product in [gate, up] {
-                        set(product.weight, &matrix)?;
-                        product.bias.map_or(Ok(()), |id| set(id, &vector))?;
-                    }
-                }
-                Op::Rope { .. }
-                | Op::Attention(_)
-                | Op::Glu { .. }
-                | Op::Add { .. }
-                | Op::Scale { .. }
-                | Op::SoftCap { .. }
-                | Op::TakeRows { .. } => {}
-            }
+            let weights = op.weights();
+            weights.matrices.into_iter().try_for_each(|id| set(id, &matrix))?;
+            weights.stacks.into_iter().try_for_each(|id| set(id, &stack))?;
+            weights.vectors.into_iter().try_for_each(|id| set(id, &vector))?;
         }
         Ok(Self { forms, all })
     }

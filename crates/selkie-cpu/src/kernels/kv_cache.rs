@@ -193,6 +193,14 @@ impl KvCache {
         Ok((sides.next().unwrap_or_default(), sides.next().unwrap_or_default()))
     }
 
+    /// How numbers are stored.
+    pub fn dtype(&self) -> CacheType {
+        match self.k.values {
+            Values::F32(_) => CacheType::F32,
+            Values::F16(_) => CacheType::F16,
+        }
+    }
+
     /// Makes room for `capacity` positions in all; never less than are there.
     ///
     /// # Errors

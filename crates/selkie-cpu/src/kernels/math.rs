@@ -19,6 +19,57 @@ pub(crate) fn exp<S: Simd>(s: S, x: S::F) -> S::F {
     s.mul(p, s.pow2(n))
 }
 
+/// 2^x of a few vectors as `(scale, m)` with 2^x = scale (1 + m): so 2^x - 1 is `scale m + (scale - 1)` without
+/// cancellation. For x from -126 to 127; below, the value at that end; above, anything.
+///
+/// Step by step over all of them: processors look only so far ahead for something that does not wait.
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "the arrays are registers, and walked together")]
+pub(crate) fn exp2_parts<S: Simd, const V: usize>(s: S, mut x: [S::F; V]) -> ([S::F; V], [S::F; V]) {
+    // A Chebyshev interpolant of (2^r - 1) / r on |r| <= 1/2, to 1e-8.
+    const Q: [f32; 5] = [1.339_086_3e-3, 9.618_083e-3, 5.550_357e-2, 2.402_265e-1, 6.931_472e-1];
+    let mut scale = [s.splat(0.0); V];
+    let mut q = [s.splat(1.545_316_3e-4); V];
+    for v in 0..V {
+        x[v] = s.max(s.splat(-126.0), x[v]);
+        scale[v] = s.round(x[v]);
+    }
+    for v in 0..V {
+        x[v] = s.sub(x[v], scale[v]);
+    }
+    for c in Q {
+        for v in 0..V {
+            q[v] = s.fma(q[v], x[v], s.splat(c));
+        }
+    }
+    for v in 0..V {
+        scale[v] = s.pow2(scale[v]);
+        q[v] = s.mul(q[v], x[v]);
+    }
+    (scale, q)
+}
+
+/// ln(1 + u) for u in 0..=1, to the last bits also where u is small.
+#[inline(always)]
+fn ln_1p<S: Simd>(s: S, u: S::F) -> S::F {
+    // 2 artanh(v) with v = u / (2 + u); artanh(v) / v is interpolated in v^2 on 0..=1/9, to 1e-10.
+    const P: [f32; 5] = [1.069_927_9e-1, 1.431_010_4e-1, 1.999_935_6e-1, 3.333_334e-1, 1.0];
+    let v = s.div(u, s.add(s.splat(2.0), u));
+    let square = s.mul(v, v);
+    let mut p = s.splat(1.219_695_7e-1);
+    for c in P {
+        p = s.fma(p, square, s.splat(c));
+    }
+    s.mul(s.add(v, v), p)
+}
+
+/// ln(1 + e^x)
+#[inline(always)]
+pub(crate) fn softplus<S: Simd>(s: S, x: S::F) -> S::F {
+    let zero = s.splat(0.0);
+    s.add(s.max(zero, x), ln_1p(s, exp(s, s.sub(zero, s.abs(x)))))
+}
+
 /// 1 / (1 + e^-x)
 #[inline(always)]
 pub(crate) fn sigmoid<S: Simd>(s: S, x: S::F) -> S::F {

@@ -11,6 +11,7 @@ pub(crate) mod kv_cache;
 mod math;
 pub(crate) mod matmul;
 pub(crate) mod q8;
+pub(crate) mod recurrent;
 mod scratch;
 pub(crate) mod vector;
 

@@ -7,6 +7,7 @@ use std::{path::PathBuf, pin::pin, rc::Rc, task};
 use selkie_formats::{
     ByteSource, MemorySource, Result, TensorSpec,
     gguf::{Array, GgufFile, GgufOptions, GgufWriter, Metadata, Value},
+    mbjs::Config,
 };
 
 /// Runs a future over sources in memory, which are always ready.
@@ -17,9 +18,14 @@ pub fn now<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
+/// The repository's `fixtures/`.
+fn fixtures() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures")
+}
+
 /// The bytes of a file in the repository's `fixtures/`.
 pub fn fixture(path: &str) -> Vec<u8> {
-    let full = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(path);
+    let full = fixtures().join(path);
     std::fs::read(&full).unwrap_or_else(|error| panic!("{}: {error}", full.display()))
 }
 
@@ -70,4 +76,38 @@ pub fn example_metadata() -> Metadata {
         metadata.set(key, value);
     }
     metadata
+}
+
+/// A case of `fixtures/mbjs`.
+pub struct MbjsCase {
+    /// Its folder.
+    pub name: String,
+    /// Its `config.json`: the model, and what was recorded.
+    pub json: serde_json::Value,
+    /// The model in it.
+    pub config: Config,
+}
+
+impl MbjsCase {
+    /// The bytes of a file of the case, where it has it.
+    pub fn file(&self, name: &str) -> Option<Vec<u8>> {
+        std::fs::read(fixtures().join("mbjs").join(&self.name).join(name)).ok()
+    }
+}
+
+/// The cases of `fixtures/mbjs`.
+pub fn fixtures_of_mbjs() -> Vec<MbjsCase> {
+    let folders = std::fs::read_dir(fixtures().join("mbjs")).unwrap();
+    let mut names: Vec<_> = folders.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    let cases: Vec<_> = (names.into_iter())
+        .filter(|name| fixtures().join("mbjs").join(name).join("config.json").exists())
+        .map(|name| {
+            let bytes = fixture(&format!("mbjs/{name}/config.json"));
+            let (json, config) = (serde_json::from_slice(&bytes).unwrap(), Config::parse(&name, &bytes).unwrap());
+            MbjsCase { name, json, config }
+        })
+        .collect();
+    assert_eq!(cases.len(), 26);
+    cases
 }

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     Error, ModelSpec, Result,
     rope::Pairing,
-    spec::{Activation, Routing, Score},
+    spec::{Activation, Layer, Routing, Score},
 };
 
 pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<ModelSpec> {
@@ -23,16 +23,9 @@ pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<Mo
 pub(super) fn read_named(settings: Settings<'_>, checkpoint: &Checkpoint, names: Names) -> Result<ModelSpec> {
     let mut r = Reader::new(settings, checkpoint, names)?;
     let rope = r.rope(Pairing::Interleaved)?;
-    let number = |gguf: &str, hf: &str| -> Result<Option<f32>> { Ok(r.settings.number(gguf, hf)?.map(|n| n as f32)) };
-    let embedding_scale = number("embedding_scale", "embedding_multiplier")?.unwrap_or(1.0);
-    let residual_scale = number("residual_scale", "residual_multiplier")?.unwrap_or(1.0);
-    let logits_divisor = number("logit_scale", "logits_scaling")?.unwrap_or(1.0);
-    if logits_divisor == 0.0 {
-        return Err(Error::setting("logits_scaling", "is 0"));
-    }
-    let scale = number("attention.scale", "attention_multiplier")?;
+    let scales = Scales::read(&r.settings)?;
     let default = r.options(rope);
-    let options = AttentionOptions { scale: scale.unwrap_or(default.scale), ..default };
+    let options = AttentionOptions { scale: scales.attention.unwrap_or(default.scale), ..default };
     let activation = r.activation("hidden_act", Activation::Silu)?;
     let routing = Routing { score: Score::SoftmaxOfChosen, ..Routing::softmax(true) };
     let mixture = MixtureOptions::new(activation, routing);
@@ -40,10 +33,46 @@ pub(super) fn read_named(settings: Settings<'_>, checkpoint: &Checkpoint, names:
     for layer in 0..r.sizes.n_layers {
         let mixer = r.attention(layer, &options)?;
         let feed_forward = if r.has_mixture(layer) { r.mixture(layer, &mixture)? } else { r.dense(layer, activation)? };
-        let mut built = r.pre_norm_layer(layer, mixer, feed_forward)?;
-        built.mixer.iter_mut().for_each(|block| block.residual_scale = residual_scale);
-        built.feed_forward.iter_mut().for_each(|block| block.residual_scale = residual_scale);
-        layers.push(built);
+        let layer = r.pre_norm_layer(layer, mixer, feed_forward)?;
+        layers.push(scales.layer(layer));
     }
-    Ok(ModelSpec { embedding_scale, logit_scale: 1.0 / logits_divisor, ..r.finish(layers)? })
+    Ok(scales.model(r.finish(layers)?))
+}
+
+/// Granite's scales.
+pub(super) struct Scales {
+    embedding: f32,
+    residual: f32,
+    logits: f32,
+    /// Of the scores, where the file tells.
+    pub attention: Option<f32>,
+}
+
+impl Scales {
+    pub fn read(s: &Settings<'_>) -> Result<Self> {
+        let divisor = s.scale("logit_scale", "logits_scaling", 1.0)?;
+        if divisor == 0.0 {
+            return Err(Error::setting(s.name("logit_scale", "logits_scaling"), "is 0"));
+        }
+        let (gguf, hf) = ("attention.scale", "attention_multiplier");
+        let attention = s.number(gguf, hf)?.map(|_| s.scale(gguf, hf, 1.0)).transpose()?;
+        Ok(Self {
+            embedding: s.scale("embedding_scale", "embedding_multiplier", 1.0)?,
+            residual: s.scale("residual_scale", "residual_multiplier", 1.0)?,
+            logits: divisor.recip(),
+            attention,
+        })
+    }
+
+    /// The layer with what it adds scaled.
+    pub fn layer(&self, mut layer: Layer) -> Layer {
+        layer.mixer.iter_mut().for_each(|block| block.residual_scale = self.residual);
+        layer.feed_forward.iter_mut().for_each(|block| block.residual_scale = self.residual);
+        layer
+    }
+
+    /// The model with its embedding and logits scaled.
+    pub fn model(&self, spec: ModelSpec) -> ModelSpec {
+        ModelSpec { embedding_scale: self.embedding, logit_scale: self.logits, ..spec }
+    }
 }

@@ -7,7 +7,7 @@ use super::{granite, settings::Settings};
 use crate::{ModelSpec, Result};
 
 /// In safetensors gate and up are one stack, gate first.
-const NAMES: super::tensors::Names = &[
+pub(super) const NAMES: super::tensors::Names = &[
     ("ffn_gate_inp", "block_sparse_moe.router.layer"),
     ("ffn_gate_inp", "block_sparse_moe.router"),
     ("ffn_gate_up_exps.weight", "block_sparse_moe.input_linear.weight"),

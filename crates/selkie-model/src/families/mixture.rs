@@ -117,19 +117,19 @@ impl Reader<'_> {
     /// The mixture of layer `layer`, with its shared block where the file has one.
     pub fn mixture(&mut self, layer: usize, options: &MixtureOptions) -> Result<FeedForward> {
         let mixture = self.experts(layer, options)?;
-        let at = |name: &str| format!("blk.{layer}.{name}");
-        let Some(up) = self.tensors.find(&at("ffn_up_shexp.weight")) else { return Ok(FeedForward::Mixture(mixture)) };
-        let width = up.shape.iter().product::<usize>() / self.sizes.d_model;
-        let shared = self.shared_block(layer, options, width)?;
-        let gate = at("ffn_gate_inp_shexp.weight");
+        let Some(shared) = self.shared_block(layer, options)? else { return Ok(FeedForward::Mixture(mixture)) };
+        let gate = format!("blk.{layer}.ffn_gate_inp_shexp.weight");
         let gate = self.tensors.optional(&gate, &[1, self.sizes.d_model])?.map(Linear::new);
         Ok(FeedForward::Shared(Box::new(SharedMixture { mixture, shared, gate })))
     }
 
-    /// The block that every row goes through; `width` rows of up, or of gate and up where they are one.
-    fn shared_block(&mut self, layer: usize, options: &MixtureOptions, width: usize) -> Result<Dense> {
+    /// The block of layer `layer` that every row goes through, where the file has one.
+    pub fn shared_block(&mut self, layer: usize, options: &MixtureOptions) -> Result<Option<Dense>> {
         let d_model = self.sizes.d_model;
         let at = |name: &str| format!("blk.{layer}.{name}_shexp");
+        let Some(up) = self.tensors.find(&format!("{}.weight", at("ffn_up"))) else { return Ok(None) };
+        // Rows of up, or of gate and up where they are one.
+        let width = up.shape.iter().product::<usize>() / d_model;
         let whole = !options.gated || self.tensors.has(&format!("{}.weight", at("ffn_gate")));
         let d_ff = if whole { width } else { width / 2 };
         let (gate, up) = if whole {
@@ -143,7 +143,7 @@ impl Reader<'_> {
             )
         };
         let down = self.linear(&at("ffn_down"), d_model, d_ff)?;
-        Ok(Dense { gate, gate_scale: 1.0, up, down, activation: options.activation() })
+        Ok(Some(Dense { gate, gate_scale: 1.0, up, down, activation: options.activation() }))
     }
 
     fn experts(&mut self, layer: usize, options: &MixtureOptions) -> Result<Mixture> {

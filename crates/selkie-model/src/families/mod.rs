@@ -3,21 +3,28 @@
 //! A family states what its published models have in common and differ in; what transformers share is read by
 //! `decoder`, settings and tensors go by GGUF's short names in either format.
 
+mod bamba;
 mod decoder;
 mod deepseek_v2;
 mod deepseek_v3;
+mod falcon_h1;
 mod gemma2;
 mod gemma3;
 mod gpt_oss;
 mod granite;
 mod granitemoe;
+mod granitemoehybrid;
+mod jamba;
 mod latent;
+mod lfm2;
 mod llama;
 mod mamba;
 mod mamba2;
 mod mamba3;
+mod mbjs;
 mod mistral;
 mod mixture;
+mod nemotron_h;
 mod olmo2;
 mod olmoe;
 mod phi3;
@@ -25,12 +32,14 @@ mod qwen2;
 mod qwen2_moe;
 mod qwen3;
 mod qwen3_moe;
+mod qwen3_next;
 mod recurrent;
 mod rope;
 mod settings;
 mod smollm3;
 mod state_spaces;
 mod tensors;
+mod zamba2;
 
 use selkie_formats::Checkpoint;
 use serde_json::Value;
@@ -61,6 +70,14 @@ const FAMILIES: &[Family] = &[
     Family { gguf: &["mamba2"], model_types: &["mamba2"], read: mamba2::read },
     Family { gguf: &["mamba3", "mamba3hybrid"], model_types: &[], read: mamba3::read },
     Family { gguf: &[], model_types: &[settings::MAMBA_SSM], read: state_spaces::read },
+    Family { gguf: &["jamba"], model_types: &["jamba"], read: jamba::read },
+    Family { gguf: &[], model_types: &["bamba"], read: bamba::read },
+    Family { gguf: &["lfm2", "lfm2moe"], model_types: &["lfm2", "lfm2_moe"], read: lfm2::read },
+    Family { gguf: &["nemotron_h", "nemotron_h_moe"], model_types: &["nemotron_h"], read: nemotron_h::read },
+    Family { gguf: &["falcon-h1"], model_types: &["falcon_h1"], read: falcon_h1::read },
+    Family { gguf: &[], model_types: &["zamba2"], read: zamba2::read },
+    Family { gguf: &["qwen3next"], model_types: &["qwen3_next"], read: qwen3_next::read },
+    Family { gguf: &["granitehybrid"], model_types: &["granitemoehybrid"], read: granitemoehybrid::read },
     Family { gguf: &["granite"], model_types: &["granite"], read: granite::read },
     Family { gguf: &["granitemoe"], model_types: &["granitemoe", "granitemoeshared"], read: granitemoe::read },
     Family { gguf: &["qwen2moe"], model_types: &["qwen2_moe"], read: qwen2_moe::read },
@@ -76,6 +93,9 @@ const FAMILIES: &[Family] = &[
 /// # Errors
 /// Where the family is not known, a setting is missing or senseless, or a tensor is missing or of another shape.
 pub fn read(checkpoint: &Checkpoint, config: Option<&Value>) -> Result<ModelSpec> {
+    if let Some(config) = &checkpoint.mbjs {
+        return mbjs::read(config, checkpoint);
+    }
     let settings = Settings::new(checkpoint, config)?;
     let architecture = settings.architecture();
     let names = |family: &Family| if settings.is_gguf() { family.gguf } else { family.model_types };

@@ -3,7 +3,7 @@
 use selkie_formats::json_f64;
 
 use super::{
-    decoder::{Reader, block},
+    decoder::{AttentionOptions, Reader, block},
     tensors::Names,
 };
 use crate::{
@@ -189,6 +189,12 @@ impl Reader<'_> {
         }
     }
 
+    /// Below what time steps are not let, in families without another limit.
+    pub fn least_time_step(&self, hf: &str) -> Result<f32> {
+        let least = self.settings.scale("", hf, 1e-3)?;
+        if least < 0.0 { Err(Error::setting(self.settings.name("", hf), format!("is {least}"))) } else { Ok(least) }
+    }
+
     /// A, which safetensors store as the logarithm of its negative.
     pub fn negative_a(&mut self, short: &str, shape: &[usize]) -> Result<WeightId> {
         let transform = if self.settings.is_gguf() { Transform::None } else { Transform::NegExp };
@@ -265,6 +271,32 @@ impl Reader<'_> {
             norm_before_gate: false,
             out: self.linear(&at("ssm_out"), d_model, d_inner)?,
         })
+    }
+
+    /// Key heads of each layer, none where it does not attend. GGUF files list them; for configurations `attends` tells.
+    pub fn kv_heads(&self, attends: impl FnOnce(&Self) -> Result<Vec<bool>>) -> Result<Vec<usize>> {
+        let n_layers = self.sizes.n_layers;
+        if self.settings.is_gguf() {
+            let listed = self.settings.counts("attention.head_count_kv", "", n_layers)?;
+            return Ok(listed.unwrap_or_else(|| vec![0; n_layers]));
+        }
+        Ok(attends(self)?.into_iter().map(|attends| if attends { self.sizes.n_kv_heads } else { 0 }).collect())
+    }
+
+    /// The attention of layer `layer`, which may have another number of key heads than its neighbours.
+    pub fn attention_over(&mut self, layer: usize, n_kv_heads: usize, options: &AttentionOptions) -> Result<Mixer> {
+        let n_heads = self.sizes.n_heads;
+        if !n_heads.is_multiple_of(n_kv_heads) {
+            let what = format!("layer {layer}: {n_heads} query heads do not divide by {n_kv_heads} key heads");
+            return Err(Error::setting(self.settings.name("attention.head_count_kv", "num_key_value_heads"), what));
+        }
+        self.sizes.n_kv_heads = n_kv_heads;
+        self.attention(layer, options)
+    }
+
+    /// Rows of a matrix over the stream.
+    pub fn rows_of(&self, short: &str) -> Result<usize> {
+        Ok(self.tensors.require(short)?.shape.iter().product::<usize>() / self.sizes.d_model)
     }
 
     /// A layer of a norm and a mixer.

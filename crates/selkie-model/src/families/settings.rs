@@ -173,6 +173,20 @@ impl<'a> Settings<'a> {
         }
     }
 
+    /// Switches of a GGUF file, one a layer. `None` where they are missing.
+    pub fn switches(&self, gguf: &str, n_layers: usize) -> Result<Option<Vec<bool>>> {
+        let Some((metadata, key)) = self.gguf(gguf) else { return Ok(None) };
+        let Some(found) = metadata.get(&key) else { return Ok(None) };
+        match found.as_array().and_then(|list| list.to_bools()) {
+            None => Err(Error::setting(key, "is not a list of switches")),
+            Some(list) if list.len() != n_layers => {
+                let what = format!("has {} entries, one for each of {n_layers} layers is wanted", list.len());
+                Err(Error::setting(key, what))
+            }
+            list => Ok(list),
+        }
+    }
+
     /// Words, one a layer. `None` where the field is missing.
     pub fn words(&self, hf: &str, n_layers: usize) -> Result<Option<Vec<&'a str>>> {
         let Some(found) = self.field(hf) else { return Ok(None) };
@@ -185,6 +199,20 @@ impl<'a> Settings<'a> {
             entry.as_str().ok_or_else(|| bad(format!("layer {layer}: {entry} is not a word")))
         };
         list.iter().enumerate().map(word).collect::<Result<_>>().map(Some)
+    }
+
+    /// What each layer is, by the words of a list. `None` where the field is missing.
+    pub fn kinds<T: Copy>(&self, hf: &str, n_layers: usize, known: &[(&str, T)]) -> Result<Option<Vec<T>>> {
+        let Some(words) = self.words(hf, n_layers)? else { return Ok(None) };
+        let kind = |(layer, word): (usize, &str)| {
+            let found = known.iter().find(|(name, _)| *name == word);
+            found.map(|(_, kind)| *kind).ok_or_else(|| {
+                let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+                let what = format!("layer {layer}: `{word}` is not known ({} are)", known.join(", "));
+                Error::setting(self.name("", hf), what)
+            })
+        };
+        words.into_iter().enumerate().map(kind).collect::<Result<_>>().map(Some)
     }
 
     /// The layers that a list names.

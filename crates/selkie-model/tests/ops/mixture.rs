@@ -4,10 +4,10 @@ use selkie_formats::DType;
 use selkie_model::{
     LoadedWeights, WeightId,
     reference::ops::*,
-    spec::{Activation, ExpertBiases, Gating, GroupScore, Groups, Mixture, Routing, Score},
+    spec::{Activation, ExpertBiases, Gating, Mixture, Routing, Score},
 };
 
-use crate::support::{Seeded, check_gradient, check_gradient_with, dot, stored};
+use crate::support::{Seeded, check_gradient_with, dot, stored};
 
 const RENORMALISED: Routing =
     Routing { score: Score::Softmax, choice_bias: None, groups: None, renormalise: true, scale: 1.0 };
@@ -155,28 +155,4 @@ fn without_a_gate() {
         loss(&all, &x)
     });
     assert!(gradients.gate.iter().all(|&d| d == 0.0));
-}
-
-#[test]
-fn of_the_choice() {
-    let mut seeded = Seeded(22);
-    let (products, dweights, bias) = (seeded.values(8), seeded.values(3), seeded.values(8));
-    let groups = Groups { n_groups: 4, n_used: 2, by: GroupScore::BestTwo };
-    let sigmoid = Routing { score: Score::Sigmoid, scale: 1.5, ..RENORMALISED };
-    for routing in [
-        RENORMALISED,
-        Routing { renormalise: false, scale: 2.0, ..RENORMALISED },
-        Routing { score: Score::SoftmaxOfChosen, ..RENORMALISED },
-        sigmoid,
-        Routing { renormalise: false, groups: Some(groups), ..sigmoid },
-    ] {
-        let weighted =
-            |choices: Vec<Choice<f64>>| -> f64 { choices.iter().zip(&dweights).map(|(c, d)| c.weight * d).sum() };
-        let choices = route(&products, Some(&bias), 3, &routing);
-        let d = route_backward(&products, &choices, &dweights, &routing);
-        check_gradient(&format!("{routing:?}"), &products, &d, |p| weighted(route(p, Some(&bias), 3, &routing)));
-        let all = routing.score == Score::Softmax && !routing.renormalise;
-        let touched = d.iter().filter(|&&d| d != 0.0).count();
-        assert_eq!(touched, if all { 8 } else { 3 }, "{routing:?}: what has a gradient");
-    }
 }

@@ -3,116 +3,15 @@
 use std::collections::BTreeMap;
 
 use super::{
-    activate, activate_derivative,
-    attention::{softmax, softmax_backward},
-    clamped_swiglu, clamped_swiglu_backward, glu, glu_backward, linear,
+    activate, activate_derivative, clamped_swiglu, clamped_swiglu_backward, glu, glu_backward, linear,
     linear::{add_outer, linear_rows, linear_rows_backward},
-    linear_backward, linear_backward_weight, sigmoid,
+    linear_backward, linear_backward_weight, route, route_backward,
 };
 use crate::{
     LoadedWeights, Result, WeightId,
     reference::Real,
-    spec::{Gating, GroupScore, Groups, Mixture, Routing, Score},
+    spec::{Gating, Mixture},
 };
-
-/// An expert that a row uses, and by how much.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Choice<T> {
-    /// Its index.
-    pub expert: usize,
-    /// What its output is multiplied by.
-    pub weight: T,
-}
-
-/// The experts of one row from its router products, in ascending index. Ties go to the lower index.
-///
-/// Scores are what [`Score`] makes of the products; `choice_bias` is added to them for choosing only; where there are
-/// groups, the experts of all but the best groups are none to choose from.
-pub fn route<T: Real>(products: &[T], choice_bias: Option<&[T]>, n_used: usize, routing: &Routing) -> Vec<Choice<T>> {
-    let scores: Vec<T> = match routing.score {
-        Score::Softmax => softmax(products.iter().copied()),
-        Score::Sigmoid => products.iter().map(|&p| sigmoid(p)).collect(),
-        Score::SoftmaxOfChosen => products.to_vec(),
-    };
-    let mut choosing = scores.clone();
-    if let Some(bias) = choice_bias {
-        choosing.iter_mut().zip(bias).for_each(|(c, &b)| *c += b);
-    }
-    if let Some(groups) = routing.groups {
-        close_groups(&mut choosing, groups);
-    }
-    let mut chosen = best(&choosing, n_used);
-    chosen.sort_unstable();
-    let mut weights: Vec<T> = chosen.iter().map(|&e| scores[e]).collect();
-    if routing.score == Score::SoftmaxOfChosen {
-        weights = softmax(weights.into_iter());
-    } else if routing.renormalise {
-        let sum = weights.iter().copied().sum::<T>() + T::from_f64(LEAST_SUM);
-        weights.iter_mut().for_each(|w| *w = *w / sum);
-    }
-    let scale = T::from_f32(routing.scale);
-    chosen.into_iter().zip(weights).map(|(expert, w)| Choice { expert, weight: w * scale }).collect()
-}
-
-/// Keeps a sum of sigmoids away from zero, as DeepSeek-V3's code does.
-const LEAST_SUM: f64 = 1e-20;
-
-/// The indices of the `n` largest, largest first. A stable sort keeps the lower index first where values are equal.
-fn best<T: Real>(values: &[T], n: usize) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..values.len()).collect();
-    order.sort_by(|&a, &b| values[b].partial_cmp(&values[a]).unwrap_or(std::cmp::Ordering::Equal));
-    order.truncate(n);
-    order
-}
-
-/// Takes all but the best groups out of the choice: zero would not do, which a bias may bring the scores of open ones below.
-fn close_groups<T: Real>(choosing: &mut [T], groups: Groups) {
-    let size = choosing.len() / groups.n_groups;
-    let value = |group: &[T]| match groups.by {
-        GroupScore::Best => best(group, 1).iter().map(|&e| group[e]).sum(),
-        GroupScore::BestTwo => best(group, 2).iter().map(|&e| group[e]).sum(),
-    };
-    let values: Vec<T> = choosing.chunks_exact(size).map(value).collect();
-    let open = best(&values, groups.n_used);
-    for (group, scores) in choosing.chunks_exact_mut(size).enumerate() {
-        if !open.contains(&group) {
-            scores.fill(T::from_f64(f64::NEG_INFINITY));
-        }
-    }
-}
-
-/// `dproducts` `[n_experts]` of [`route`] from the gradient of each choice's weight; which experts were chosen is constant.
-///
-/// A weight is `scale · s / Σ s` over the chosen where renormalised, else `scale · s`. Softmax over the chosen products, or
-/// over all and renormalised, is the same function: `dp = w·(dw - Σ w·dw)` of the unscaled weights, 0 for all others.
-pub fn route_backward<T: Real>(products: &[T], choices: &[Choice<T>], dweights: &[T], routing: &Routing) -> Vec<T> {
-    let scale = T::from_f32(routing.scale);
-    let mut dproducts = vec![T::default(); products.len()];
-    let dweights: Vec<T> = dweights.iter().map(|&dw| dw * scale).collect();
-    let weights: Vec<T> = choices.iter().map(|choice| choice.weight / scale).collect();
-    match (routing.score, routing.renormalise) {
-        (Score::SoftmaxOfChosen, _) | (Score::Softmax, true) => {
-            for (choice, d) in choices.iter().zip(softmax_backward(&weights, &dweights)) {
-                dproducts[choice.expert] = d;
-            }
-        }
-        (Score::Softmax, false) => {
-            let mut dscores = vec![T::default(); products.len()];
-            choices.iter().zip(&dweights).for_each(|(choice, &d)| dscores[choice.expert] = d);
-            dproducts = softmax_backward(&softmax(products.iter().copied()), &dscores);
-        }
-        (Score::Sigmoid, renormalise) => {
-            let scores: Vec<T> = choices.iter().map(|choice| sigmoid(products[choice.expert])).collect();
-            let sum: T = scores.iter().copied().sum::<T>() + T::from_f64(LEAST_SUM);
-            let along: T = weights.iter().zip(&dweights).map(|(&w, &d)| w * d).sum();
-            for ((choice, &s), &d) in choices.iter().zip(&scores).zip(&dweights) {
-                let ds = if renormalise { (d - along) / sum } else { d };
-                dproducts[choice.expert] = ds * s * (T::from_f64(1.0) - s);
-            }
-        }
-    }
-    dproducts
-}
 
 /// Each row `[d_model]` through its chosen experts, summed in ascending index: `y = Σ weight · down(gating(gate(x), up(x)))`.
 ///
@@ -124,7 +23,7 @@ pub fn mixture<T: Real>(x: &[T], m: &Mixture, weights: &LoadedWeights) -> Result
     let mut out = vec![T::default(); x.len()];
     for (row, y) in out.chunks_exact_mut(d_model).enumerate() {
         let x = &x[row * d_model..][..d_model];
-        for Choice { expert, weight } in routed.choices(row) {
+        for (expert, weight) in routed.choices(row) {
             let down = Expert { m, weights, expert, d_model }.forward(x)?.down;
             y.iter_mut().zip(down).for_each(|(y, v)| *y += weight * v);
         }
@@ -151,8 +50,8 @@ impl<'a, T: Real> Routed<'a, T> {
         &self.products[row * self.m.n_experts..][..self.m.n_experts]
     }
 
-    fn choices(&self, row: usize) -> Vec<Choice<T>> {
-        route(self.row(row), self.choice_bias.as_deref(), self.m.n_used, &self.m.routing)
+    fn choices(&self, row: usize) -> Vec<(usize, T)> {
+        route(self.row(row), self.choice_bias.as_deref(), &self.m.routing, self.m.n_used)
     }
 }
 
@@ -203,7 +102,7 @@ pub fn mixture_backward<T: Real>(
         let choices = routed.choices(row);
         let mut dweights = Vec::with_capacity(choices.len());
         let mut dx_row = vec![T::default(); d_model];
-        for &Choice { expert, weight } in &choices {
+        for &(expert, weight) in &choices {
             let block = Expert { m, weights, expert, d_model };
             let made = block.forward(x)?;
             dweights.push(made.down.iter().zip(dy).map(|(&v, &dy)| v * dy).sum());
@@ -212,7 +111,7 @@ pub fn mixture_backward<T: Real>(
             let through = block.backward(x, &made, &dblock, gradients)?;
             dx_row.iter_mut().zip(through).for_each(|(dx, d)| *dx += d);
         }
-        let dproducts_row = route_backward(routed.row(row), &choices, &dweights, &m.routing);
+        let dproducts_row = route_backward(routed.row(row), &choices, &m.routing, &dweights);
         let through = linear_backward(router, &dproducts_row)?;
         dx.extend(dx_row.iter().zip(through).map(|(&a, b)| a + b));
         dproducts.extend(dproducts_row);

@@ -15,11 +15,6 @@ pub fn rms_norm<T: Real>(x: &[T], weight: &[T], group: usize, eps: T) -> Vec<T> 
     out
 }
 
-/// As [`rms_norm`], with nothing multiplied.
-pub fn rms_norm_plain<T: Real>(x: &[T], group: usize, eps: T) -> Vec<T> {
-    rms_norm(x, &vec![T::from_f64(1.0); group], group, eps)
-}
-
 /// `(dx, dweight)` of [`rms_norm`]. With `s = 1 / sqrt(mean(x²) + eps)`, `n = s·x` and `g = dy·weight`:
 /// `dx = s·(g - n·mean(g·n))`, `dweight = Σ dy·n` over all that meet one weight.
 pub fn rms_norm_backward<T: Real>(x: &[T], weight: &[T], group: usize, eps: T, dy: &[T]) -> (Vec<T>, Vec<T>) {
@@ -37,6 +32,16 @@ pub fn rms_norm_backward<T: Real>(x: &[T], weight: &[T], group: usize, eps: T, d
         }
     }
     (dx, dweight)
+}
+
+/// As [`rms_norm`], without a weight.
+pub fn rms_norm_plain<T: Real>(x: &[T], group: usize, eps: T) -> Vec<T> {
+    rms_norm(x, &vec![T::from_f64(1.0); group], group, eps)
+}
+
+/// `dx` of [`rms_norm_plain`].
+pub fn rms_norm_plain_backward<T: Real>(x: &[T], group: usize, eps: T, dy: &[T]) -> Vec<T> {
+    rms_norm_backward(x, &vec![T::from_f64(1.0); group], group, eps, dy).0
 }
 
 /// `(x - mean(x)) / sqrt(var(x) + eps) · weight + bias` over rows as long as the weight; the variance is

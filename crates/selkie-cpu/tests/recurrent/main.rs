@@ -1,0 +1,9 @@
+//! Recurrent ops on every instruction set: against what others computed, against their definitions in f64, and the
+//! promises of a state.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod conv;
+mod scan;
+mod ssd;
+mod support;

@@ -1,0 +1,43 @@
+//! Bamba: Mamba-2, a few layers attention that turns half of each head, a gated MLP in all. GGUF files of it are
+//! `granitehybrid`. Post: <https://huggingface.co/blog/bamba>.
+
+use selkie_formats::Checkpoint;
+
+use super::{
+    decoder::Reader,
+    recurrent::{BAMBA_KEYS, MAMBA},
+    settings::Settings,
+};
+use crate::{
+    ModelSpec, Result,
+    rope::Pairing,
+    spec::{Activation, Mixer},
+};
+
+pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<ModelSpec> {
+    let mut r = Reader::hybrid(settings, checkpoint, &[], MAMBA)?;
+    let sizes = r.mamba2_sizes(&BAMBA_KEYS)?;
+    let attending = r.settings.layers("attn_layer_indices", r.sizes.n_layers)?.unwrap_or_default();
+    let options = if attending.is_empty() {
+        r.options_without_rope()
+    } else {
+        let rope = r.rope(Pairing::Halves)?;
+        // Configurations older than the field mean a half.
+        if r.settings.field("partial_rotary_factor|rope_parameters.partial_rotary_factor").is_none() {
+            r.ropes[rope].n_dims = r.sizes.head_dim / 2 / 2 * 2;
+        }
+        r.options(rope)
+    };
+    let activation = r.activation("hidden_act", Activation::Silu)?;
+    let mut layers = vec![];
+    for layer in 0..r.sizes.n_layers {
+        let mixer = if attending.contains(&layer) {
+            r.attention(layer, &options)?
+        } else {
+            Mixer::Mamba2(Box::new(r.mamba2(layer, &sizes)?))
+        };
+        let feed_forward = r.dense(layer, activation)?;
+        layers.push(r.pre_norm_layer(layer, mixer, feed_forward)?);
+    }
+    r.finish(layers)
+}
