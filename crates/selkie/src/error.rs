@@ -89,6 +89,9 @@ pub enum Error {
     /// A sampling parameter is out of its range.
     #[error(transparent)]
     Sampling(#[from] crate::sampling::ParamError),
+    /// What a function was given makes no sense.
+    #[error("{0}")]
+    Arguments(String),
     /// The backend that was asked for is not there.
     #[error("{0}")]
     Backend(String),

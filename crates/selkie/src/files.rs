@@ -6,7 +6,9 @@ use std::{
     rc::Rc,
 };
 
-use selkie_formats::{ByteSource, Checkpoint, PartName, parse_lenient_json, safetensors::ShardIndex, sibling_names};
+use selkie_formats::{
+    ByteSource, Checkpoint, PartName, gguf, mbjs, parse_lenient_json, safetensors::ShardIndex, sibling_names,
+};
 use selkie_model::{ModelSpec, families};
 use selkie_text::{GgufVocab, HuggingFaceFiles, Tokenizer};
 use serde_json::Value;
@@ -29,8 +31,8 @@ pub struct ModelFiles {
 }
 
 impl ModelFiles {
-    /// Finds the files that belong to `path`: a `.gguf` (the others of a split one too), a `.safetensors` or a folder
-    /// with `config.json` beside it. `config` overrides the configuration.
+    /// Finds the files that belong to `path`: a `.gguf` (the others of a split one too), a `.safetensors`, `.mbjs` or
+    /// `.bin` with `config.json` beside it, or a folder with these. `config` overrides the configuration.
     ///
     /// # Errors
     /// Where nothing is there, or nothing that looks like a model.
@@ -42,7 +44,7 @@ impl ModelFiles {
         }
         let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new(".")) }.to_owned();
         let index_path = folder.join("model.safetensors.index.json");
-        let single = folder.join("model.safetensors");
+        let [single, mbjs] = ["model.safetensors", "model.mbjs"].map(|name| folder.join(name));
         let (weights, index) = if !path.is_dir() && !path.ends_with("model.safetensors.index.json") {
             (split_parts(path), None)
         } else if index_path.is_file() {
@@ -50,10 +52,13 @@ impl ModelFiles {
             (index.shards.iter().map(|shard| folder.join(shard)).collect(), Some(index_path))
         } else if single.is_file() {
             (vec![single], None)
+        } else if mbjs.is_file() {
+            (vec![mbjs], None)
         } else if let Some(gguf) = only_gguf(&folder) {
             (split_parts(&gguf), None)
         } else {
-            return Err(error("holds no model.safetensors (nor its index), and not exactly one .gguf model"));
+            let what = "holds no model.safetensors (nor its index), no model.mbjs, and not exactly one .gguf model";
+            return Err(error(what));
         };
         let beside = folder.join("config.json");
         let config = config.map(Path::to_owned).or_else(|| beside.is_file().then_some(beside));
@@ -76,19 +81,65 @@ impl ModelFiles {
             Some(path) => Some(ShardIndex::parse(&path.display().to_string(), &read(path)?)?),
             None => None,
         };
-        let checkpoint = pollster::block_on(async {
+        if let Some(source) = self.mbjs_source(&sources)? {
+            return self.open_mbjs(source);
+        }
+        let mut checkpoint = pollster::block_on(async {
             match &index {
                 Some(index) => Checkpoint::open_safetensors(sources, Some(index)).await,
                 None => Checkpoint::open(sources).await,
             }
         })?;
-        let config = match &self.config {
-            Some(path) if checkpoint.gguf.is_none() => {
-                let config = parse_lenient_json(&path.display().to_string(), &read(path)?)?;
-                Some(config.get("model").filter(|model| model.is_object()).cloned().unwrap_or(config))
-            }
-            _ => None,
+        if checkpoint.gguf.is_some() {
+            return Ok(Opened { files: self, checkpoint, config: None });
+        }
+        let config = self.read_config()?;
+        // The parameters of an MBJS model may lie in a safetensors file that does not say so.
+        if let Some((name, json)) = config.as_ref().filter(|(_, json)| mbjs::Config::is_in(json)) {
+            checkpoint.mbjs = Some(mbjs::Config::from_json(name, json.clone())?);
+        }
+        let config = match (config, &checkpoint.mbjs) {
+            (_, Some(config)) => Some(Value::Object(config.json().clone())),
+            (Some((_, json)), None) => Some(json.get("model").filter(|m| m.is_object()).cloned().unwrap_or(json)),
+            (None, None) => None,
         };
+        Ok(Opened { files: self, checkpoint, config })
+    }
+
+    /// The name and the JSON of the configuration.
+    fn read_config(&self) -> Result<Option<(String, Value)>> {
+        let Some(path) = &self.config else { return Ok(None) };
+        let name = path.display().to_string();
+        let json = parse_lenient_json(&name, &read(path)?)?;
+        Ok(Some((name, json)))
+    }
+
+    /// The file where it is an MBJS file, or has to be one by its ending.
+    fn mbjs_source(&self, sources: &[Rc<dyn ByteSource>]) -> Result<Option<Rc<dyn ByteSource>>> {
+        let ([source], [path]) = (sources, &self.weights[..]) else { return Ok(None) };
+        let magic = pollster::block_on(source.read(0..source.len().min(4)))?;
+        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+        let what = match ending {
+            _ if magic[..] == mbjs::MAGIC => return Ok(Some(source.clone())),
+            "mbjs" if magic[..] != gguf::MAGIC => "not an MBJS file",
+            "bin" if magic[..] != gguf::MAGIC => {
+                "not an MBJS file; other files of this ending, such as PyTorch's, have to be converted to safetensors first"
+            }
+            _ => return Ok(None),
+        };
+        Err(Error::File { path: path.display().to_string(), what: what.to_owned() })
+    }
+
+    /// Opens an MBJS file by its configuration.
+    fn open_mbjs(self, source: Rc<dyn ByteSource>) -> Result<Opened> {
+        let Some((name, json)) = self.read_config()? else {
+            let what = "an MBJS file does not hold its model's configuration: put that beside it as config.json, or name \
+                        it with --config";
+            return Err(Error::File { path: self.name, what: what.to_owned() });
+        };
+        let config = mbjs::Config::from_json(&name, json)?;
+        let checkpoint = pollster::block_on(Checkpoint::open_mbjs(source, &config))?;
+        let config = Some(Value::Object(config.json().clone()));
         Ok(Opened { files: self, checkpoint, config })
     }
 }
@@ -132,6 +183,10 @@ impl Opened {
         {
             let read = GgufVocab::from_metadata(metadata).and_then(|vocab| Tokenizer::from_gguf(&vocab));
             return read.map_err(|error| Error::text(&self.files.name, error));
+        }
+        // A model in memory has no files, beside which something could lie.
+        if self.files.weights.is_empty() {
+            return Err(Error::NoTokenizer(self.files.name.clone()));
         }
         let file = |name: &str| {
             let path = self.files.folder.join(name);

@@ -217,8 +217,13 @@ impl Model {
     }
 
     fn end_tokens(&self, ignore_eos: bool) -> Result<Vec<u32>> {
-        let tokenizer = if ignore_eos { None } else { self.text().tokenizer_if_any()? };
-        Ok(tokenizer.map_or(vec![], |t| t.end_tokens().to_vec()))
+        if ignore_eos {
+            return Ok(vec![]);
+        }
+        let tokenizer = self.text().tokenizer_if_any()?;
+        let mut ids = tokenizer.map_or(vec![], |t| t.end_tokens().to_vec());
+        ids.extend(self.opened().checkpoint.mbjs.as_ref().and_then(|config| config.eos_id()));
+        Ok(ids)
     }
 
     fn detokenizer(&self) -> Result<Option<Detokenizer<Arc<Tokenizer>>>> {

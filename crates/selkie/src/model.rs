@@ -65,7 +65,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Opens the model at `path`: a `.gguf`, a `.safetensors` beside its `config.json`, or a folder with these.
+    /// Opens the model at `path`: a `.gguf`, a `.safetensors` or `.mbjs` beside its `config.json`, or a folder with these.
     ///
     /// # Errors
     /// Where files are missing or malformed, the family is not known, or the backend is not there.
@@ -132,6 +132,12 @@ impl Model {
     /// What it runs on, for people.
     pub fn device(&self) -> String {
         self.executor.device()
+    }
+
+    /// With something around its executor.
+    #[cfg(test)]
+    pub(crate) fn with_executor(self, wrap: impl FnOnce(Box<dyn Executor>) -> Box<dyn Executor>) -> Self {
+        Self { executor: wrap(self.executor), ..self }
     }
 
     /// Switches the measuring of every op's time on, from nothing, or off.

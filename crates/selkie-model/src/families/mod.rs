@@ -32,6 +32,7 @@ mod qwen2;
 mod qwen2_moe;
 mod qwen3;
 mod qwen3_moe;
+mod qwen3_next;
 mod recurrent;
 mod rope;
 mod settings;
@@ -75,6 +76,7 @@ const FAMILIES: &[Family] = &[
     Family { gguf: &["nemotron_h", "nemotron_h_moe"], model_types: &["nemotron_h"], read: nemotron_h::read },
     Family { gguf: &["falcon-h1"], model_types: &["falcon_h1"], read: falcon_h1::read },
     Family { gguf: &[], model_types: &["zamba2"], read: zamba2::read },
+    Family { gguf: &["qwen3next"], model_types: &["qwen3_next"], read: qwen3_next::read },
     Family { gguf: &["granitehybrid"], model_types: &["granitemoehybrid"], read: granitemoehybrid::read },
     Family { gguf: &["granite"], model_types: &["granite"], read: granite::read },
     Family { gguf: &["granitemoe"], model_types: &["granitemoe", "granitemoeshared"], read: granitemoe::read },

@@ -5,14 +5,16 @@
 mod display;
 mod feed_forward;
 mod mixer;
+mod shape;
 
 pub use feed_forward::{
     Activation, Dense, ExpertBiases, FeedForward, Gating, GroupScore, Groups, Mixture, Routing, Score, SharedMixture,
 };
 pub use mixer::{
-    Attention, Branch, Conv, Cssd, CssdShape, DecayActivation, DeltaNet, DeltaShape, InputRule, LatentAttention,
-    Mamba1, Mamba2, Mamba3, Mamba3Shape, Mimo, Mixer, SharedBlock, ShortConv, SsdShape,
+    Attention, Branch, Conv, Cssd, DeltaNet, LatentAttention, Mamba1, Mamba2, Mamba3, Mimo, Mixer, SharedBlock,
+    ShortConv,
 };
+pub use shape::{CssdShape, DecayActivation, DeltaShape, InputRule, Mamba3Shape, SsdShape};
 
 use crate::{
     rope::RopeSpec,

@@ -7,20 +7,7 @@ use super::{
     softplus, softplus_derivative,
     ssd::Columns,
 };
-use crate::reference::Real;
-
-/// The sizes of a [`cssd`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CssdShape {
-    /// Heads.
-    pub n_heads: usize,
-    /// Width of a head.
-    pub head_dim: usize,
-    /// Groups of heads that share B and C; head `h` belongs to group `h · n_groups / n_heads`.
-    pub n_groups: usize,
-    /// Complex states of one channel.
-    pub d_state: usize,
-}
+use crate::{reference::Real, spec::CssdShape};
 
 impl CssdShape {
     fn columns(&self) -> Columns {

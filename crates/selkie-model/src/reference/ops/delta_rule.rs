@@ -7,30 +7,12 @@ use super::{
     chunk::{Chunk, scan_chunk},
     sigmoid, sigmoid_derivative, softplus, softplus_derivative,
 };
-use crate::reference::Real;
+use crate::{reference::Real, spec::DeltaShape};
 
 /// Added to the sum of squares of a query or key before the root.
 const L2_EPS: f64 = 1e-6;
 
-/// The sizes of a [`delta_rule`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeltaShape {
-    /// Heads of queries and keys.
-    pub n_k_heads: usize,
-    /// Heads of values; head `h` reads with head `h · n_k_heads / n_v_heads` of the queries and keys.
-    pub n_v_heads: usize,
-    /// Width of a query or key head.
-    pub k_dim: usize,
-    /// Width of a value head.
-    pub v_dim: usize,
-}
-
 impl DeltaShape {
-    /// Width of the convolved row: queries, keys and values.
-    pub fn width(&self) -> usize {
-        2 * self.n_k_heads * self.k_dim + self.n_v_heads * self.v_dim
-    }
-
     /// Where the query that value head `head` reads with lies in rows of q | k | v.
     fn q(&self, row: usize, head: usize) -> Range<usize> {
         let start = row * self.width() + head * self.n_k_heads / self.n_v_heads * self.k_dim;

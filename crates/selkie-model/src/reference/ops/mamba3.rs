@@ -7,39 +7,11 @@ use super::{
     chunk::{Chunk, scan_chunk},
     rope, sigmoid, softplus,
 };
-use crate::{reference::Real, rope::Pairing};
-
-/// The sizes and constants of a [`mamba3`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Mamba3Shape {
-    /// Heads.
-    pub n_heads: usize,
-    /// Width of a head.
-    pub head_dim: usize,
-    /// Groups of heads that share B and C; head `h` belongs to group `h · n_groups / n_heads`.
-    pub n_groups: usize,
-    /// States of one channel.
-    pub d_state: usize,
-    /// Keys, queries and inputs of a head at one row.
-    pub rank: usize,
-    /// Pairs of states that turn; at most half of the states.
-    pub n_angles: usize,
-    /// Which states are pairs: `2i` with `2i + 1`, or `i` with `i + d_state / 2`.
-    pub pairing: Pairing,
-    /// How the raw decay becomes positive.
-    pub a_activation: DecayActivation,
-    /// Least rate of decay.
-    pub a_floor: f32,
-}
-
-/// What makes a raw rate of decay positive. A checkpoint does not say with which it was trained.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DecayActivation {
-    /// `ln(1 + eˣ)`.
-    Softplus,
-    /// `1 + x` from 0 on, `1 / (1 - x)` below.
-    HeavyTail,
-}
+use crate::{
+    reference::Real,
+    rope::Pairing,
+    spec::{DecayActivation, Mamba3Shape},
+};
 
 impl DecayActivation {
     /// The positive rate.

@@ -32,8 +32,8 @@ pub use activation::{
 };
 pub use attention::{AttentionGradients, AttentionShape, attention, attention_backward, attention_with_sinks};
 pub use conv::{ConvGradients, causal_conv, causal_conv_backward};
-pub use cssd::{CssdGradients, CssdShape, cssd, cssd_backward, cssd_chunked};
-pub use delta_rule::{DeltaGradients, DeltaShape, delta_rule, delta_rule_backward, delta_rule_chunked};
+pub use cssd::{CssdGradients, cssd, cssd_backward, cssd_chunked};
+pub use delta_rule::{DeltaGradients, delta_rule, delta_rule_backward, delta_rule_chunked};
 pub use elementwise::{add, add_backward, scale, scale_backward, soft_cap, soft_cap_backward};
 pub use heads::{
     head_linear, head_linear_backward, join_heads, join_heads_backward, rank_expand, rank_expand_backward, rank_reduce,
@@ -43,14 +43,16 @@ pub use linear::{
     embed, embed_backward, linear, linear_backward, linear_backward_weight, take_rows, take_rows_backward,
 };
 pub use loss::{LossTerms, cross_entropy, cross_entropy_backward};
-pub use mamba3::{DecayActivation, Mamba3Params, Mamba3Shape, Mamba3State, Mamba3Values, mamba3, mamba3_chunked};
+pub use mamba3::{Mamba3Params, Mamba3State, Mamba3Values, mamba3, mamba3_chunked};
 pub use mamba3_backward::{Mamba3Gradients, mamba3_backward};
 pub use mixture::{ExpertGradients, MixtureGradients, mixture, mixture_backward};
 pub use norm::{layer_norm, layer_norm_backward, rms_norm, rms_norm_backward, rms_norm_plain, rms_norm_plain_backward};
 pub use rope::{rope, rope_backward};
 pub use routing::{route, route_backward};
-pub use selective_scan::{InputRule, ScanGradients, selective_scan, selective_scan_backward};
-pub use ssd::{SsdGradients, SsdShape, ssd, ssd_backward, ssd_chunked};
+pub use selective_scan::{ScanGradients, selective_scan, selective_scan_backward};
+pub use ssd::{SsdGradients, ssd, ssd_backward, ssd_chunked};
+
+pub use crate::spec::{CssdShape, DecayActivation, DeltaShape, InputRule, Mamba3Shape, SsdShape};
 
 use super::Real;
 

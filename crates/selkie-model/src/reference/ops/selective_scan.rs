@@ -1,16 +1,7 @@
 //! Mamba-1's selective scan.
 
 use super::{softplus, softplus_derivative};
-use crate::reference::Real;
-
-/// How an input enters a state that decays by `exp(dt · a)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InputRule {
-    /// `dt · b · x`: Mamba's own code.
-    Euler,
-    /// `(exp(dt · a) - 1) / a · b · x`: as if the input were held for `dt` (MBJS).
-    ZeroOrderHold,
-}
+use crate::{reference::Real, spec::InputRule};
 
 impl InputRule {
     /// What `b · x` is multiplied by.

@@ -7,26 +7,7 @@ use super::{
     chunk::{Chunk, scan_chunk},
     softplus, softplus_derivative,
 };
-use crate::reference::Real;
-
-/// The sizes and constants of an [`ssd`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SsdShape {
-    /// Heads.
-    pub n_heads: usize,
-    /// Width of a head.
-    pub head_dim: usize,
-    /// Groups of heads that share B and C; head `h` belongs to group `h · n_groups / n_heads`.
-    pub n_groups: usize,
-    /// States of one channel.
-    pub d_state: usize,
-    /// Least step size.
-    pub dt_min: f32,
-    /// Largest step size; may be infinite.
-    pub dt_max: f32,
-    /// Whether the input is multiplied by the step size (MBJS's is not).
-    pub scale_input: bool,
-}
+use crate::{reference::Real, spec::SsdShape};
 
 impl SsdShape {
     fn columns(&self) -> Columns {
