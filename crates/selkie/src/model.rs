@@ -85,7 +85,7 @@ impl Model {
         let spec = opened.spec()?;
         let named = |error| Error::Checkpoint { file: opened.files.name.clone(), error };
         let weights = pollster::block_on(spec.weights.load(&opened.checkpoint)).map_err(named)?;
-        finite::warn(&opened.files.name, &spec.weights, &weights);
+        finite::warn(&opened, &spec.weights, &weights);
         let executor: Box<dyn Executor> = match options.backend {
             Backend::Reference => Box::new(Reference::<f64>::new(spec.clone(), weights)),
             _ => {
