@@ -32,17 +32,19 @@ fn function(kind: Activation, x: f64) -> f64 {
         Activation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
         Activation::Relu => x.max(0.0),
         Activation::ReluSquared => x.max(0.0).powi(2),
+        Activation::Identity => x,
         _ => unreachable!("all kinds are listed"),
     }
 }
 
-const KINDS: [Activation; 6] = [
+const KINDS: [Activation; 7] = [
     Activation::Silu,
     Activation::GeluTanh,
     Activation::GeluErf,
     Activation::Sigmoid,
     Activation::Relu,
     Activation::ReluSquared,
+    Activation::Identity,
 ];
 
 #[test]

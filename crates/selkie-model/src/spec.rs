@@ -194,6 +194,12 @@ pub enum Activation {
     GeluTanh,
     /// GELU by the error function.
     GeluErf,
+    /// `max(x, 0)²` (Nemotron).
+    ReluSquared,
+    /// `1 / (1 + e⁻ˣ)`.
+    Sigmoid,
+    /// `x`: a gate that is a plain factor (LFM2).
+    Identity,
 }
 
 impl Activation {
@@ -203,6 +209,9 @@ impl Activation {
             Activation::Silu => "silu",
             Activation::GeluTanh => "gelu_tanh",
             Activation::GeluErf => "gelu_erf",
+            Activation::ReluSquared => "relu_squared",
+            Activation::Sigmoid => "sigmoid",
+            Activation::Identity => "identity",
         }
     }
 }

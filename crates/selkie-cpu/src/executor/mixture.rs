@@ -1,9 +1,6 @@
 //! Mixtures of experts: rows are gathered by expert, so that each expert's weights are read once a pass.
 
-use selkie_model::{
-    reference::ops::{Choice, route},
-    spec::Mixture,
-};
+use selkie_model::{reference::ops::route, spec::Mixture};
 
 use crate::{
     Activations, Matrix, Pool, Q8, Result,
@@ -46,7 +43,7 @@ pub(super) fn run(
     matmul(pool, &Activations::exact(x, d_model)?, &mut [Product::new(router, &mut s.scores)])?;
     let mut jobs: Vec<Vec<Job>> = vec![vec![]; m.n_experts];
     for (row, scores) in s.scores.chunks_exact(m.n_experts).enumerate() {
-        for Choice { expert, weight } in route(scores, m.n_used, m.routing) {
+        for (expert, weight) in route(scores, None, &m.routing.into(), m.n_used) {
             jobs[expert].push(Job { row, weight });
         }
     }

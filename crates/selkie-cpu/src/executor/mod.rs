@@ -393,6 +393,9 @@ fn kind(activation: selkie_model::spec::Activation) -> Activation {
         selkie_model::spec::Activation::Silu => Activation::Silu,
         selkie_model::spec::Activation::GeluTanh => Activation::GeluTanh,
         selkie_model::spec::Activation::GeluErf => Activation::GeluErf,
+        selkie_model::spec::Activation::ReluSquared => Activation::ReluSquared,
+        selkie_model::spec::Activation::Sigmoid => Activation::Sigmoid,
+        selkie_model::spec::Activation::Identity => Activation::Identity,
     }
 }
 

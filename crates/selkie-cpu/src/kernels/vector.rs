@@ -27,6 +27,8 @@ pub enum Activation {
     Relu,
     /// max(x, 0)^2
     ReluSquared,
+    /// x
+    Identity,
 }
 
 #[inline(always)]
@@ -39,6 +41,7 @@ fn activation<S: Simd>(s: S, kind: Activation, x: S::F) -> S::F {
         Activation::Sigmoid => math::sigmoid(s, x),
         Activation::Relu => positive(x),
         Activation::ReluSquared => s.mul(positive(x), positive(x)),
+        Activation::Identity => x,
     }
 }
 

@@ -27,6 +27,14 @@ pub trait Real:
     fn to_f64(self) -> f64;
     /// e to this power.
     fn exp(self) -> Self;
+    /// `e^self - 1`, exact near 0.
+    fn exp_m1(self) -> Self;
+    /// Sine of an angle in radians.
+    fn sin(self) -> Self;
+    /// Cosine of an angle in radians.
+    fn cos(self) -> Self;
+    /// The largest whole number that is not larger.
+    fn floor(self) -> Self;
     /// Square root.
     fn sqrt(self) -> Self;
     /// Hyperbolic tangent.
@@ -58,6 +66,18 @@ macro_rules! real {
             }
             fn exp(self) -> Self {
                 <$t>::exp(self)
+            }
+            fn exp_m1(self) -> Self {
+                <$t>::exp_m1(self)
+            }
+            fn sin(self) -> Self {
+                <$t>::sin(self)
+            }
+            fn cos(self) -> Self {
+                <$t>::cos(self)
+            }
+            fn floor(self) -> Self {
+                <$t>::floor(self)
             }
             fn sqrt(self) -> Self {
                 <$t>::sqrt(self)

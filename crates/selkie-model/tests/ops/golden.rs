@@ -1,12 +1,9 @@
 //! Forward values and gradients against the golden files. Inputs there are rounded to f32, so bounds are f32's.
 
-use selkie_model::{
-    reference::ops::*,
-    spec::{Activation, Routing},
-};
+use selkie_model::{reference::ops::*, spec::Activation};
 use serde_json::Value;
 
-use crate::support::{Golden, near};
+use crate::support::{Golden, near, swap_axes};
 
 const BOUND: f64 = 2e-7;
 
@@ -58,17 +55,6 @@ fn activations() {
     assert_eq!(seen, golden.cases().len(), "a case was left out");
 }
 
-/// `[heads, length, width]` to `[length, heads, width]` and, with the first two sizes exchanged, back.
-fn swap_axes(values: &[f64], heads: usize, length: usize, width: usize) -> Vec<f64> {
-    let mut out = vec![0.0; values.len()];
-    for h in 0..heads {
-        for l in 0..length {
-            out[(l * heads + h) * width..][..width].copy_from_slice(&values[(h * length + l) * width..][..width]);
-        }
-    }
-    out
-}
-
 #[test]
 fn attention_and_its_gradients() {
     let golden = Golden::open("attention");
@@ -116,27 +102,21 @@ fn attention_and_its_gradients() {
     }
 }
 
-/// Gated norms belong to an op of their own.
 #[test]
 fn norms() {
     let golden = Golden::open("norms");
-    let mut seen = 0;
     for case in golden.cases() {
-        if case.contains("gate") {
-            continue;
-        }
-        seen += 1;
         let parameters = golden.parameters(&case);
         let name = |name: &str| format!("{case}.{name}");
         let eps = parameters["eps"].as_f64().expect("eps");
         let (x, dy) = (golden.get(&name("in.x")), golden.get(&name("grad_out.y")));
         if case == "l2" {
-            // x / sqrt(Σ x² + eps) is an RMS norm with the weight 1/√n and eps/n.
+            // x / sqrt(Σ x² + eps) is an RMS norm with 1/√n for a weight and eps/n.
             let n = golden.shape(&name("in.x"))[1];
-            let weight = vec![(n as f64).powf(-0.5); n];
+            let root = (n as f64).sqrt();
             let eps = eps / n as f64;
-            near(&rms_norm(&x, &weight, n, eps), &golden.get(&name("out.y")), BOUND, &case);
-            let (dx, _) = rms_norm_backward(&x, &weight, n, eps, &dy);
+            near(&scale(&rms_norm_plain(&x, n, eps), 1.0 / root), &golden.get(&name("out.y")), BOUND, &case);
+            let dx = rms_norm_plain_backward(&x, n, eps, &scale(&dy, 1.0 / root));
             near(&dx, &golden.get(&name("grad.x")), BOUND, &name("dx"));
             continue;
         }
@@ -154,43 +134,35 @@ fn norms() {
                 weight.iter_mut().for_each(|w| *w += 1.0);
             }
             let group = parameters["group_size"].as_u64().map_or(width, |g| g as usize);
-            y = rms_norm(&x, &weight, group, eps);
+            // A gate comes before the norm, or after it, or not at all.
+            let before = parameters["norm_before_gate"] == Value::Bool(false);
+            let gate = golden.find(&name("in.z"));
+            let gated = |x: &[f64], at: bool| match &gate {
+                Some(gate) if at => glu(gate, x, Activation::Silu),
+                _ => x.to_vec(),
+            };
+            let ungate = |x: &[f64], at: bool, dy: Vec<f64>| match &gate {
+                Some(gate) if at => {
+                    let (dgate, dx) = glu_backward(gate, x, Activation::Silu, &dy);
+                    near(&dgate, &golden.get(&name("grad.z")), BOUND, &name("dz"));
+                    dx
+                }
+                _ => dy,
+            };
+            let entering = gated(&x, before);
+            let normed = rms_norm(&entering, &weight, group, eps);
+            y = gated(&normed, !before);
             if case == "rms_bias" {
                 let bias = golden.get(&name("in.bias"));
                 y = y.chunks_exact(width).flat_map(|row| add(row, &bias, 1.0)).collect();
             }
-            (dx, dweight) = rms_norm_backward(&x, &weight, group, eps, &dy);
+            let through;
+            (through, dweight) = rms_norm_backward(&entering, &weight, group, eps, &ungate(&normed, !before, dy));
+            dx = ungate(&x, before, through);
         }
         near(&y, &golden.get(&name("out.y")), BOUND, &case);
         near(&dx, &golden.get(&name("grad.x")), BOUND, &name("dx"));
         near(&dweight, &golden.get(&name("grad.weight")), BOUND, &name("dweight"));
-    }
-    assert_eq!(seen, 6, "a case was left out");
-}
-
-/// The other rules of choosing belong to families to come.
-#[test]
-fn routing() {
-    let golden = Golden::open("moe_routing");
-    let case = "softmax_topk_renormalised";
-    let n_used = golden.parameters(case)["k"].as_u64().expect("k") as usize;
-    let logits = golden.get(&format!("{case}.in.logits"));
-    let experts = golden.ints(&format!("{case}.out.experts"));
-    let weights = golden.get(&format!("{case}.out.weights"));
-    let n_experts = golden.shape(&format!("{case}.in.logits"))[1];
-    for (row, scores) in logits.chunks_exact(n_experts).enumerate() {
-        // Choices come in ascending index here, in descending weight there.
-        let at = row * n_used..(row + 1) * n_used;
-        let mut wanted: Vec<(i32, f64)> =
-            experts[at.clone()].iter().copied().zip(weights[at].iter().copied()).collect();
-        wanted.sort_by_key(|(expert, _)| *expert);
-        let got = route(scores, n_used, Routing::SoftmaxRenormalised);
-        assert_eq!(
-            got.iter().map(|c| c.expert as i32).collect::<Vec<_>>(),
-            wanted.iter().map(|w| w.0).collect::<Vec<_>>()
-        );
-        let (got, wanted): (Vec<f64>, Vec<f64>) = got.iter().zip(&wanted).map(|(g, w)| (g.weight, w.1)).unzip();
-        near(&got, &wanted, BOUND, &format!("row {row}"));
     }
 }
 

@@ -7,7 +7,7 @@ use selkie_model::{
     spec::{Activation, Mixture, Routing},
 };
 
-use crate::support::{Seeded, check_gradient, check_gradient_with, dot, stored};
+use crate::support::{Seeded, check_gradient_with, dot, stored};
 
 const MIXTURE: Mixture = Mixture {
     router: WeightId(0),
@@ -86,17 +86,4 @@ fn of_its_weights() {
         let own = &all[1][expert * moved.len()..][..moved.len()];
         assert_eq!(loss(1, Some(expert), &moved), loss(1, Some(expert), own));
     }
-}
-
-#[test]
-fn of_the_choice() {
-    let mut seeded = Seeded(22);
-    let (scores, dweights) = (seeded.values(6), seeded.values(3));
-    let routing = Routing::SoftmaxRenormalised;
-    let choices = route(&scores, 3, routing);
-    let d = route_backward(&choices, &dweights, 6, routing);
-    check_gradient("scores", &scores, &d, |scores| {
-        route(scores, 3, routing).iter().zip(&dweights).map(|(c, d)| c.weight * d).sum()
-    });
-    assert_eq!(d.iter().filter(|&&d| d != 0.0).count(), 3, "only what was chosen has a gradient");
 }

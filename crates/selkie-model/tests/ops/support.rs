@@ -1,6 +1,6 @@
 //! Golden files, seeded values, and what "equal" means.
 
-use std::{fs, rc::Rc};
+use std::{collections::BTreeMap, fs, ops::Range, rc::Rc};
 
 use selkie_formats::{Checkpoint, DType, MemorySource, Tensor, quant};
 use selkie_model::LoadedWeight;
@@ -44,10 +44,64 @@ impl Golden {
         tensor.to_f32().expect("floats").iter().map(|&v| f64::from(v)).collect()
     }
 
+    /// Floats, where they are there.
+    pub fn find(&self, name: &str) -> Option<Vec<f64>> {
+        self.has(name).then(|| self.get(name))
+    }
+
+    /// One entry of a batch: that part of the first axis.
+    pub fn entry(&self, name: &str, entry: usize) -> Vec<f64> {
+        let values = self.get(name);
+        let each = values.len() / self.shape(name)[0];
+        values[entry * each..][..each].to_vec()
+    }
+
+    /// What the gradients of a case are by.
+    fn gradients(&self, case: &str) -> Vec<&str> {
+        let start = format!("{case}.grad.");
+        self.file.tensors().iter().filter_map(|t| t.name.strip_prefix(&start)).collect()
+    }
+
     /// Integers.
     pub fn ints(&self, name: &str) -> Vec<i32> {
         let bytes = pollster::block_on(self.file.load(name)).expect("a golden tensor").bytes;
         bytes.chunks_exact(4).map(|b| i32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+    }
+}
+
+/// The gradients of a case, gathered over a batch.
+#[derive(Default)]
+pub struct Gathered(BTreeMap<String, Vec<f64>>);
+
+impl Gathered {
+    /// By what an entry has for itself: entry after entry.
+    pub fn push(&mut self, name: &str, values: &[f64]) {
+        self.0.entry(name.to_owned()).or_default().extend(values);
+    }
+
+    /// By what all entries share.
+    pub fn add(&mut self, name: &str, values: &[f64]) {
+        let sums = self.0.entry(name.to_owned()).or_insert_with(|| vec![0.0; values.len()]);
+        assert_eq!(sums.len(), values.len());
+        sums.iter_mut().zip(values).for_each(|(sum, v)| *sum += v);
+    }
+
+    /// Every gradient that the file has is there, and right.
+    #[track_caller]
+    pub fn check(&self, golden: &Golden, case: &str, tolerance: f64) {
+        let names = golden.gradients(case);
+        assert!(!names.is_empty());
+        for name in names {
+            let got = self.0.get(name).unwrap_or_else(|| panic!("{case}: no gradient by {name}"));
+            let wanted = golden.get(&format!("{case}.grad.{name}"));
+            // Decays and rotations do nothing to a first token that nothing came before.
+            let none = |values: &[f64]| values.iter().all(|v| v.abs() < 1e-12);
+            if case == "one_token" && none(&wanted) {
+                assert!(none(got), "{case}.grad.{name}");
+            } else {
+                near(got, &wanted, tolerance, &format!("{case}.grad.{name}"));
+            }
+        }
     }
 }
 
@@ -115,6 +169,50 @@ pub fn check_gradient_with(
         })
         .collect();
     near(gradient, &differences, bound, what);
+}
+
+/// As [`check_gradient`], of a loss of several operands: each with its name, where it is, and the gradient by it.
+#[track_caller]
+pub fn check_gradients(what: &str, operands: Vec<(&str, Vec<f64>, Vec<f64>)>, loss: impl Fn(&[&[f64]]) -> f64) {
+    for (i, (name, value, gradient)) in operands.iter().enumerate() {
+        check_gradient(&format!("{name} of {what}"), value, gradient, |moved| {
+            let values = operands.iter().enumerate().map(|(j, (_, value, _))| if i == j { moved } else { &value[..] });
+            loss(&values.collect::<Vec<_>>())
+        });
+    }
+}
+
+/// `[a, b, width]` to `[b, a, width]`.
+pub fn swap_axes(values: &[f64], a: usize, b: usize, width: usize) -> Vec<f64> {
+    assert_eq!(values.len(), a * b * width);
+    let mut out = vec![0.0; values.len()];
+    for i in 0..a {
+        for j in 0..b {
+            out[(j * a + i) * width..][..width].copy_from_slice(&values[(i * b + j) * width..][..width]);
+        }
+    }
+    out
+}
+
+/// Those rows of `[_, width]`.
+pub fn rows_of<'a>(values: &'a [f64], width: usize, rows: &Range<usize>) -> &'a [f64] {
+    &values[rows.start * width..rows.end * width]
+}
+
+/// Those columns of `[rows, width]`.
+pub fn columns(values: &[f64], width: usize, columns: Range<usize>) -> Vec<f64> {
+    values.chunks_exact(width).flat_map(|row| row[columns.clone()].iter().copied()).collect()
+}
+
+/// Writes those columns of `[rows, width]`.
+pub fn put_columns(into: &mut [f64], width: usize, columns: Range<usize>, values: &[f64]) {
+    let rows = into.chunks_exact_mut(width).zip(values.chunks_exact(columns.len()));
+    rows.for_each(|(row, values)| row[columns.clone()].copy_from_slice(values));
+}
+
+/// `x` with `softplus(x) = y`: the golden files hold some step sizes as they are after it.
+pub fn inverse_softplus(y: f64) -> f64 {
+    y + (-(-y).exp_m1()).ln()
 }
 
 pub fn dot(a: &[f64], b: &[f64]) -> f64 {

@@ -11,6 +11,9 @@ pub fn activate<T: Real>(x: T, activation: Activation) -> T {
         Activation::Silu => x * sigmoid(x),
         Activation::GeluTanh => half * x * (one + gelu_inner(x).tanh()),
         Activation::GeluErf => x * normal_cdf(x),
+        Activation::ReluSquared => relu_squared(x),
+        Activation::Sigmoid => sigmoid(x),
+        Activation::Identity => x,
     }
 }
 
@@ -32,6 +35,9 @@ pub fn activate_derivative<T: Real>(x: T, activation: Activation) -> T {
             let density = T::from_f64(1.0 / (2.0 * PI).sqrt()) * (-half * x * x).exp();
             normal_cdf(x) + x * density
         }
+        Activation::ReluSquared => relu_squared_derivative(x),
+        Activation::Sigmoid => sigmoid_derivative(x),
+        Activation::Identity => one,
     }
 }
 

@@ -177,7 +177,7 @@ fn score_derivative<T: Real>(score: T, shape: &AttentionShape) -> T {
     }
 }
 
-fn dot<T: Real>(a: &[T], b: &[T]) -> T {
+pub(super) fn dot<T: Real>(a: &[T], b: &[T]) -> T {
     a.iter().zip(b).map(|(&a, &b)| a * b).sum()
 }
 

@@ -3,57 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::{
-    attention::{softmax, softmax_backward},
     glu, glu_backward, linear,
     linear::{add_outer, linear_rows, linear_rows_backward},
     linear_backward,
+    routing::{route, route_backward},
 };
-use crate::{
-    LoadedWeights, Result,
-    reference::Real,
-    spec::{Mixture, Routing},
-};
-
-/// An expert that a row uses, and by how much.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Choice<T> {
-    /// Its index.
-    pub expert: usize,
-    /// What its output is multiplied by.
-    pub weight: T,
-}
-
-/// The experts of one row from its router scores, in ascending index. Ties go to the lower index.
-pub fn route<T: Real>(scores: &[T], n_used: usize, routing: Routing) -> Vec<Choice<T>> {
-    let probabilities = softmax(scores.iter().copied());
-    let mut order: Vec<usize> = (0..scores.len()).collect();
-    // A stable sort keeps the lower index first where scores are equal.
-    order.sort_by(|&a, &b| scores[b].partial_cmp(&scores[a]).unwrap_or(std::cmp::Ordering::Equal));
-    let mut chosen = order[..n_used].to_vec();
-    chosen.sort_unstable();
-    match routing {
-        Routing::SoftmaxRenormalised => {
-            let sum: T = chosen.iter().map(|&e| probabilities[e]).sum();
-            chosen.iter().map(|&expert| Choice { expert, weight: probabilities[expert] / sum }).collect()
-        }
-    }
-}
-
-/// `dscores` `[n_experts]` of [`route`] from the gradient of each choice's weight; which experts were chosen is constant.
-///
-/// Renormalised, the weights are a softmax over the chosen scores: `ds = w·(dw - Σ w·dw)`, 0 for all others.
-pub fn route_backward<T: Real>(choices: &[Choice<T>], dweights: &[T], n_experts: usize, routing: Routing) -> Vec<T> {
-    let mut dscores = vec![T::default(); n_experts];
-    match routing {
-        Routing::SoftmaxRenormalised => {
-            let weights: Vec<T> = choices.iter().map(|choice| choice.weight).collect();
-            for (choice, ds) in choices.iter().zip(softmax_backward(&weights, dweights)) {
-                dscores[choice.expert] = ds;
-            }
-        }
-    }
-    dscores
-}
+use crate::{LoadedWeights, Result, reference::Real, spec::Mixture};
 
 /// Each row `[d_model]` through its chosen experts, summed in ascending index:
 /// `y = Σ weight · down(activation(gate(x)) · up(x))`.
@@ -66,7 +21,8 @@ pub fn mixture<T: Real>(x: &[T], m: &Mixture, weights: &LoadedWeights) -> Result
     let mut out = vec![T::default(); x.len()];
     for (row, y) in out.chunks_exact_mut(d_model).enumerate() {
         let x = &x[row * d_model..][..d_model];
-        for Choice { expert, weight } in route(&scores[row * m.n_experts..][..m.n_experts], m.n_used, m.routing) {
+        let scores = &scores[row * m.n_experts..][..m.n_experts];
+        for (expert, weight) in route(scores, None, &m.routing.into(), m.n_used) {
             let down = Expert { m, weights, expert, d_model }.forward(x)?.down;
             y.iter_mut().zip(down).for_each(|(y, v)| *y += weight * v);
         }
@@ -114,10 +70,11 @@ pub fn mixture_backward<T: Real>(
     let mut dscores = Vec::with_capacity(scores.len());
     let mut dx = Vec::with_capacity(x.len());
     for (row, (x, dy)) in x.chunks_exact(d_model).zip(dy.chunks_exact(d_model)).enumerate() {
-        let choices = route(&scores[row * m.n_experts..][..m.n_experts], m.n_used, m.routing);
+        let scores = &scores[row * m.n_experts..][..m.n_experts];
+        let choices = route(scores, None, &m.routing.into(), m.n_used);
         let mut dweights = Vec::with_capacity(choices.len());
         let mut dx_row = vec![T::default(); d_model];
-        for &Choice { expert, weight } in &choices {
+        for &(expert, weight) in &choices {
             let block = Expert { m, weights, expert, d_model };
             let made = block.forward(x)?;
             dweights.push(made.down.iter().zip(dy).map(|(&v, &dy)| v * dy).sum());
@@ -126,7 +83,7 @@ pub fn mixture_backward<T: Real>(
             let through = block.backward(x, &made, &dblock, gradients)?;
             dx_row.iter_mut().zip(through).for_each(|(dx, d)| *dx += d);
         }
-        let dscores_row = route_backward(&choices, &dweights, m.n_experts, m.routing);
+        let dscores_row = route_backward(scores, &choices, &m.routing.into(), &dweights);
         let through = linear_backward(router, &dscores_row)?;
         dx.extend(dx_row.iter().zip(through).map(|(&a, b)| a + b));
         dscores.extend(dscores_row);

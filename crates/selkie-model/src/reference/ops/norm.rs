@@ -34,6 +34,16 @@ pub fn rms_norm_backward<T: Real>(x: &[T], weight: &[T], group: usize, eps: T, d
     (dx, dweight)
 }
 
+/// As [`rms_norm`], without a weight.
+pub fn rms_norm_plain<T: Real>(x: &[T], group: usize, eps: T) -> Vec<T> {
+    rms_norm(x, &vec![T::from_f64(1.0); group], group, eps)
+}
+
+/// `dx` of [`rms_norm_plain`].
+pub fn rms_norm_plain_backward<T: Real>(x: &[T], group: usize, eps: T, dy: &[T]) -> Vec<T> {
+    rms_norm_backward(x, &vec![T::from_f64(1.0); group], group, eps, dy).0
+}
+
 /// `(x - mean(x)) / sqrt(var(x) + eps) · weight + bias` over rows as long as the weight; the variance is
 /// `mean((x - mean(x))²)`.
 pub fn layer_norm<T: Real>(x: &[T], weight: &[T], bias: Option<&[T]>, eps: T) -> Vec<T> {
