@@ -245,3 +245,37 @@ fn states_pass_between_executors() {
         assert!(matches!(foreign, Error::Model(selkie::model_spec::Error::ForeignState { .. })), "{foreign}");
     }
 }
+
+/// Every mixer's state is saved whole: what follows differs by the rounding of saved values to f32 only.
+#[test]
+fn every_family_goes_on_from_its_file() {
+    let fixtures = fixture("..");
+    let mut seen = 0;
+    for (folder, weights) in [("hf", "config.json"), ("mbjs", "model.mbjs")] {
+        for entry in fs::read_dir(fixtures.join(folder)).expect("fixtures") {
+            let path = entry.expect("an entry").path();
+            if !path.join(weights).is_file() {
+                continue;
+            }
+            let options = OpenOptions { backend: Backend::Reference, ..OpenOptions::default() };
+            let name = path.display();
+            let mut model = Model::open(&path, &options).unwrap_or_else(|e| panic!("{e}"));
+            let ids = |n: u32| prompt(n, 1).iter().map(|id| id % 20).collect::<Vec<_>>();
+            let mut session = model.session(12).expect("a session");
+            model.feed(&mut session, &ids(7)).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let saved = stored(&model.snapshot(&session).expect("a state"));
+            assert_eq!((saved.positions, &saved.pending[..]), (6, &ids(7)[6..]), "{name}");
+            let mut restored = model.restore(&saved, 12).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let mut plain = model.session(12).expect("a session");
+            model.feed(&mut plain, &ids(6)).expect("fed");
+            for session in [&mut restored, &mut plain] {
+                model.feed(session, &ids(7)[6..]).expect("fed");
+            }
+            let [a, b] = [&mut restored, &mut plain].map(|session| model.feed(session, &ids(5)).expect("fed"));
+            let off = a.iter().zip(&b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(off <= 5e-5 && a.iter().all(|v| v.is_finite()), "{name}: off by {off}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 50, "only {seen} models");
+}
