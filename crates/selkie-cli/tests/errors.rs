@@ -5,6 +5,7 @@ mod common;
 use std::fs;
 
 use common::{Folder, command, failure, fixture, wrong_usage};
+use selkie::ModelFiles;
 
 const MODEL: &str = "hf/llama-gqa/model.gguf";
 
@@ -209,4 +210,30 @@ fn nobody_has_to_read_to_the_end() {
         let output = command.stdout(writer).output().expect("selkie runs");
         assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]), "{args:?}");
     }
+}
+
+#[test]
+fn weights_that_are_no_numbers_are_named_once() {
+    let folder = Folder::new();
+    // The first value of a norm; the scale of the last block of a quantised matrix; a value amid floats.
+    for (from, tensor, at, bytes) in [
+        ("hf/llama-gqa/model.gguf", "blk.1.attn_norm.weight", 0, &f32::NAN.to_le_bytes()[..]),
+        ("hf/llama-gqa/model-q8_0.gguf", "blk.0.ffn_down.weight", -34, &0x7e00u16.to_le_bytes()),
+        ("hf/llama-gqa/model.gguf", "token_embd.weight", 4000, &f32::INFINITY.to_le_bytes()),
+        ("hf/mamba/model.gguf", "blk.0.ssm_a", 8, &f32::NAN.to_le_bytes()),
+    ] {
+        let files = ModelFiles::find(fixture(from).as_ref(), None).and_then(ModelFiles::open).expect(from);
+        let range = files.checkpoint.get(tensor).expect(tensor).range.clone();
+        let mut file = fs::read(fixture(from)).expect(from);
+        let at = if at < 0 { range.end as i64 + at } else { range.start as i64 + at } as usize;
+        file[at..at + bytes.len()].copy_from_slice(bytes);
+        let model = folder.write("strange.gguf", file);
+        let run = command(&["generate", &model, "--ids", "1,2", "-n", "1"]).output().expect("selkie runs");
+        let notes = String::from_utf8(run.stderr).expect("UTF-8");
+        let line = format!("{model}: tensor `{tensor}` holds values that are no numbers");
+        assert_eq!(notes.matches(&line).count(), 1, "{notes}");
+        assert_eq!(notes.matches("no numbers").count(), 1, "{notes}");
+    }
+    let run = command(&["generate", &fixture(MODEL), "--ids", "1,2", "-n", "1"]).output().expect("selkie runs");
+    assert!(!String::from_utf8_lossy(&run.stderr).contains("no numbers"));
 }

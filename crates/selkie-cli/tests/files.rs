@@ -152,6 +152,14 @@ fn list_and_devices_tell_what_there_is() {
 /// Fixtures whose safetensors have a GGUF form.
 const BOTH: &[&str] = &[
     "falcon-mamba",
+    "falcon-h1",
+    "lfm2",
+    "lfm2-moe",
+    "nemotron-h",
+    "qwen3next",
+    "gptoss",
+    "deepseek3-mla",
+    "deepseek2-lite",
     "granitemoehybrid",
     "olmoe",
     "qwen3moe-sparse",

@@ -25,7 +25,11 @@ const ENDLESS: &[&str] = &["-n", "100000", "--context", "100000", "--logit-bias"
 
 impl Person {
     fn sit_down(folder: &Folder, more: &[&str]) -> Self {
-        let model = chat_model(folder, TEMPLATE);
+        Self::sit_down_with(folder, TEMPLATE, more)
+    }
+
+    fn sit_down_with(folder: &Folder, template: &str, more: &[&str]) -> Self {
+        let model = chat_model(folder, template);
         let args = [&["chat", "-m", &model], more].concat();
         let mut command = command(&args);
         command.env("SELKIE_HOME", folder.path("home")).env("TERM", "xterm").env_remove("NO_COLOR");
@@ -50,11 +54,13 @@ impl Person {
         self.terminal.exp_string(text).unwrap_or_else(|e| panic!("no {text:?}: {e}"))
     }
 
-    /// Waits for the line below an answer, and the next prompt.
-    fn sees_an_answer(&mut self) {
-        self.sees(" prompt tokens at ");
+    /// Waits for the line below an answer, and the next prompt. Gives the prompt tokens that were computed.
+    fn sees_an_answer(&mut self) -> usize {
+        let before = self.sees(" prompt tokens at ");
         self.sees("first after ");
         self.sees("> ");
+        let digits = before.rsplit(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
+        digits.parse().unwrap_or_else(|e| panic!("{before:?}: {e}"))
     }
 
     fn leaves(mut self) {
@@ -73,7 +79,7 @@ const CTRL_C: &str = "\x03";
 
 /// The messages of a conversation in a file, as role and content.
 fn saved(path: &str) -> Vec<(String, String)> {
-    let file: serde_json::Value = serde_json::from_slice(&fs::read(path).expect(path)).expect("JSON");
+    let file = selkie::SavedState::open(path.as_ref()).expect(path).text.expect("messages");
     let text = |value: &serde_json::Value| value.as_str().expect("text").to_owned();
     let messages = file["messages"].as_array().expect("messages");
     messages.iter().map(|m| (text(&m["role"]), text(&m["content"]))).collect()
@@ -115,6 +121,67 @@ fn a_conversation_is_saved_and_goes_on_elsewhere() {
     person.types(&format!("/save {file}"));
     person.sees("the conversation is in ");
     assert_eq!(saved(&file), first[..1]);
+    person.leaves();
+}
+
+#[test]
+fn what_was_read_before_it_was_saved_is_not_read_again() {
+    let folder = Folder::new();
+    let file = folder.path("talk.state");
+    let mut person = Person::sit_down(&folder, SHORT);
+    person.types("a question that takes a while to read, so that one sees the difference");
+    let first = person.sees_an_answer();
+    person.types(&format!("/save {file}"));
+    person.sees("the conversation is in ");
+    person.types("and?");
+    let second = person.sees_an_answer();
+    person.leaves();
+
+    let mut person = Person::sit_down(&folder, SHORT);
+    person.types(&format!("/load {file}"));
+    person.sees(" goes on");
+    person.types("and?");
+    assert_eq!(person.sees_an_answer(), second);
+    assert!(second < first, "{second} of {first}");
+    // What was taken back is not kept.
+    person.types("/reset");
+    person.sees("starts over");
+    person.types(&format!("/save {file}"));
+    person.sees("the conversation is in ");
+    let state = selkie::SavedState::open(file.as_ref()).expect("a state");
+    assert_eq!((state.positions, state.ids), (0, Some(vec![])));
+    person.types("hello");
+    person.sees_an_answer();
+    person.leaves();
+}
+
+#[test]
+fn messages_of_older_versions_go_on_and_states_of_other_models_do_not() {
+    let folder = Folder::new();
+    let old = r#"{"model": "squid", "messages": [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "you"}]}"#;
+    let old = folder.write("old.json", old);
+    let file = folder.path("talk.state");
+    let mut person = Person::sit_down(&folder, SHORT);
+    person.types(&format!("/load {old}"));
+    person.sees("warning: it was held with squid");
+    person.types("and?");
+    person.sees_an_answer();
+    person.types(&format!("/save {file}"));
+    person.sees("the conversation is in ");
+    assert_eq!(roles(&saved(&file)), ["user", "assistant", "user", "assistant"]);
+    person.leaves();
+
+    // The same weights with another template: another model.
+    let other = format!("{TEMPLATE} ");
+    let mut person = Person::sit_down_with(&folder, &other, SHORT);
+    person.types(&format!("/load {file}"));
+    person.sees("was saved by model ");
+    person.sees("its state is of no use here");
+    person.types("hello");
+    person.sees_an_answer();
+    person.types(&format!("/save {file}"));
+    person.sees("the conversation is in ");
+    assert_eq!(roles(&saved(&file)), ["user", "assistant"]);
     person.leaves();
 }
 

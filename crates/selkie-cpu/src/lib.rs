@@ -26,6 +26,7 @@ pub use kernels::{
         MAX_REWIND,
         conv::{CausalConv, ConvState},
         selective_scan::{InputRule, ScanState, SelectiveScan},
+        ssd::{Ssd, SsdShape, SsdState},
         state::RecurrentState,
     },
     vector::{Activation, Pairing, activate, add_scaled, gate, multiply, rms_norm, rope, scale, softmax},

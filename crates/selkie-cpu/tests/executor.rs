@@ -1,7 +1,7 @@
 //! The CPU executor against the fixtures.
 
 use selkie_cpu::{CpuExecutor, CpuOptions};
-use selkie_suite::{DENSE, MBJS, RECURRENT, run, run_mbjs};
+use selkie_suite::{DENSE, MBJS, MIXTURES, RECURRENT, run, run_mbjs};
 
 fn exact(names: &[&str]) {
     for name in names {
@@ -20,6 +20,11 @@ fn dense_fixtures_exact() {
 #[test]
 fn recurrent_fixtures_exact() {
     exact(RECURRENT);
+}
+
+#[test]
+fn mixture_fixtures_exact() {
+    exact(MIXTURES);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use selkie_formats::{
 use selkie_model::{
     Batch, Error, Executor, ModelSpec, Result, Sequence, Want, families, plan, reference::Reference, spec::Mixer,
 };
-use selkie_suite::DENSE;
+use selkie_suite::{DENSE, MIXTURES};
 use serde_json::{Value, json};
 
 fn folder(name: &str) -> PathBuf {
@@ -21,6 +21,11 @@ fn folder(name: &str) -> PathBuf {
 fn source(path: PathBuf) -> Rc<dyn ByteSource> {
     let bytes = fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     Rc::new(MemorySource::new(path.display().to_string(), bytes))
+}
+
+/// The fixtures of transformers that have the file `form`.
+fn with(form: &str) -> Vec<&'static str> {
+    DENSE.iter().chain(MIXTURES).copied().filter(|name| folder(name).join(form).exists()).collect()
 }
 
 /// The safetensors form of a fixture.
@@ -162,7 +167,7 @@ fn senseless_sizes() {
 /// Families that keep something for each layer do so only for layers that can be there.
 #[test]
 fn no_family_believes_in_billions_of_layers() {
-    for name in DENSE.iter().filter(|name| folder(name).join("model.safetensors").exists()) {
+    for name in with("model.safetensors") {
         let error = message(read_changed(name, |c| {
             c["num_hidden_layers"] = json!(2_000_000_000);
             c["sliding_window"] = json!(4);
@@ -374,8 +379,8 @@ fn runs(result: Result<ModelSpec>, checkpoint: &Checkpoint, read: &Cell<u32>) ->
 
 #[test]
 fn mutated_configurations() {
-    let with_safetensors = DENSE.iter().filter(|name| folder(name).join("model.safetensors").exists());
-    let models: Vec<(Checkpoint, Value, Vec<String>)> = with_safetensors
+    let models: Vec<(Checkpoint, Value, Vec<String>)> = with("model.safetensors")
+        .into_iter()
         .map(|name| {
             let (checkpoint, config) = safetensors(name);
             let mut fields = vec![];
@@ -391,7 +396,7 @@ fn mutated_configurations() {
     assert!(models.len() > 10);
     let change = (any::<prop::sample::Index>(), odd_value());
     let case = (0..models.len(), prop::collection::vec(change, 1..4));
-    let (cases, read) = (600, Cell::new(0));
+    let (cases, read) = (1000, Cell::new(0));
     let mut runner = TestRunner::new(ProptestConfig { cases, failure_persistence: None, ..Default::default() });
     let outcome = runner.run(&case, |(model, changes)| {
         let (checkpoint, config, fields) = &models[model];
@@ -408,8 +413,7 @@ fn mutated_configurations() {
 
 #[test]
 fn mutated_metadata() {
-    let names = DENSE.iter().filter(|name| folder(name).join("model.gguf").exists());
-    let models: Vec<&str> = names.copied().collect();
+    let models = with("model.gguf");
     assert!(models.len() > 8);
     let odd = prop_oneof![
         Just(None),
@@ -424,7 +428,7 @@ fn mutated_metadata() {
     ];
     let change = (any::<prop::sample::Index>(), odd);
     let case = (0..models.len(), prop::collection::vec(change, 1..4));
-    let (cases, read) = (200, Cell::new(0));
+    let (cases, read) = (400, Cell::new(0));
     let mut runner = TestRunner::new(ProptestConfig { cases, failure_persistence: None, ..Default::default() });
     let outcome = runner.run(&case, |(model, changes)| {
         let mut checkpoint = gguf(models[model]);

@@ -7,9 +7,11 @@ use selkie_suite::Case;
 
 #[test]
 fn printed_plans() {
-    for name in ["llama-gqa", "gemma3-text", "mixtral", "phi3", "granite", "olmo2"] {
+    let names = ["llama-gqa", "gemma3-text", "mixtral", "phi3", "granite", "olmo2"];
+    let mixtures = [("deepseek3-mla", "model.gguf"), ("gptoss", "model.gguf"), ("qwen2moe-shared", "model-q8_0.gguf")];
+    for (name, form) in names.into_iter().map(|name| (name, "model.gguf")).chain(mixtures) {
         let case = Case::open(name);
-        let form = case.forms.iter().find(|f| f.name == "model.gguf").expect("a GGUF form");
+        let form = case.forms.iter().find(|f| f.name == form).expect("a GGUF form");
         let (spec, _) = form.load();
         let plain = plan::plan(&spec);
         let fused = plan::fuse(plain.clone());

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{Error, Finish, GenerateOptions, Generated, Model, OnEvent, Result, Session};
+use crate::{Error, Finish, GenerateOptions, Generated, Model, OnEvent, Result, SavedState, Session};
 
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub struct Chat {
     /// The messages so far.
     pub messages: Vec<Message>,
     session: Session,
+    /// The messages that the session's tokens are of, as long as they are of whole ones.
+    held: Option<Vec<Message>>,
 }
 
 impl Chat {
@@ -38,12 +40,42 @@ impl Chat {
         if model.text().chat_template()?.is_none() {
             return Err(Error::NoChatTemplate(model.name().to_owned()));
         }
-        Ok(Self { messages: vec![], session: model.session(capacity)? })
+        Ok(Self { messages: vec![], session: model.session(capacity)?, held: None })
+    }
+
+    /// The conversation as a value that can be kept: its state, with `{"messages": [{"role": …, "content": …}, …]}` as
+    /// the text. Messages that were taken back are not in it, in no form.
+    ///
+    /// # Errors
+    /// Where the model's or the state's bytes cannot be read.
+    pub fn snapshot(&self, model: &Model) -> Result<SavedState> {
+        let mut saved = if self.held.as_ref() == Some(&self.messages) {
+            model.snapshot(&self.session)?
+        } else {
+            model.snapshot(&model.session(1)?)?
+        };
+        saved.text = Some(json!({"messages": messages_json(&self.messages)}));
+        Ok(saved)
+    }
+
+    /// Goes on with a conversation that was kept, in as much room as there is now. What its state holds is not computed
+    /// again.
+    ///
+    /// # Errors
+    /// Where it has no messages, and as [`Model::restore`]; the conversation is then as before.
+    pub fn restore(&mut self, model: &Model, saved: &SavedState) -> Result<()> {
+        let error = |what: String| Error::SavedState { file: saved.name.clone(), what };
+        let text = saved.text.as_ref().ok_or_else(|| error("is a state without messages".into()))?;
+        let messages = parse_messages(text).map_err(error)?;
+        self.session = model.restore(saved, self.session.capacity())?;
+        self.held = Some(messages.clone());
+        self.messages = messages;
+        Ok(())
     }
 
     /// Tokens that the conversation takes, and how many there is room for.
     pub fn context(&self) -> (usize, usize) {
-        (self.session.tokens().len(), self.session.capacity())
+        (self.session.len(), self.session.capacity())
     }
 
     /// Sets what the model is told before the conversation, or with `None` takes it away; gives what it was told before.
@@ -80,6 +112,7 @@ impl Chat {
         on_event: &mut OnEvent<'_>,
     ) -> Result<Generated> {
         self.messages.push(Message::new("user", text));
+        self.held = None;
         let text = model.text();
         let prompt = text.render_chat(&messages_json(&self.messages), None, true);
         let answered = prompt
@@ -92,6 +125,7 @@ impl Chat {
             }
             Ok(generated) => {
                 self.messages.push(Message::new("assistant", generated.text.clone()));
+                self.held = Some(self.messages.clone());
                 Ok(generated)
             }
             Err(error) => {
@@ -105,4 +139,20 @@ impl Chat {
 /// Messages as templates take them.
 pub fn messages_json(messages: &[Message]) -> Value {
     messages.iter().map(|m| json!({"role": m.role, "content": m.content})).collect()
+}
+
+/// The messages of `{"messages": [{"role": …, "content": …}, …]}`.
+///
+/// # Errors
+/// What is not as it has to be, and where.
+pub fn parse_messages(value: &Value) -> Result<Vec<Message>, String> {
+    let messages = value.get("messages").and_then(Value::as_array).ok_or("there is no list `messages`")?;
+    let message = |(i, message): (usize, &Value)| {
+        let text = |key: &str| {
+            let found = message.get(key).and_then(Value::as_str);
+            found.ok_or_else(|| format!("message {i} has no string `{key}`"))
+        };
+        Ok(Message::new(text("role")?, text("content")?))
+    };
+    messages.iter().enumerate().map(message).collect()
 }

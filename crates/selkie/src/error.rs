@@ -64,6 +64,28 @@ pub enum Error {
         /// What there is room for.
         capacity: usize,
     },
+    /// A saved state is malformed, or does not fit the model.
+    #[error("{file}: {what}")]
+    SavedState {
+        /// The file that it came from.
+        file: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// A saved state belongs to another model or adapter.
+    #[error("{file}: was saved by {kind} {saved}, but {model} is {found}: its state is of no use here")]
+    OtherModel {
+        /// The file that it came from.
+        file: String,
+        /// `model` or `adapter`.
+        kind: &'static str,
+        /// The id in the file.
+        saved: String,
+        /// What is open.
+        model: String,
+        /// Its id.
+        found: String,
+    },
     /// A sampling parameter is out of its range.
     #[error(transparent)]
     Sampling(#[from] crate::sampling::ParamError),

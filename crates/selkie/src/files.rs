@@ -13,7 +13,7 @@ use selkie_model::{ModelSpec, families};
 use selkie_text::{GgufVocab, HuggingFaceFiles, Tokenizer};
 use serde_json::Value;
 
-use crate::{Error, MappedFile, Result, convert::tokenizer as kept};
+use crate::{Error, MappedFile, Result, convert::tokenizer as kept, model_id::model_id};
 
 /// The files of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -162,6 +162,15 @@ impl Opened {
     pub fn spec(&self) -> Result<ModelSpec> {
         families::read(&self.checkpoint, self.config.as_ref())
             .map_err(|error| Error::Checkpoint { file: self.files.name.clone(), error })
+    }
+
+    /// What tells the model from others: a hash of its settings, its table of tensors and a little of each tensor's bytes
+    /// (32 hexadecimal digits). Where the files lie and how they are read makes no difference.
+    ///
+    /// # Errors
+    /// Where the files cannot be read.
+    pub fn model_id(&self) -> Result<String> {
+        pollster::block_on(model_id(&self.checkpoint, self.config.as_ref()))
     }
 
     /// The tokenizer: the file's own, else `tokenizer.json` beside it.

@@ -117,8 +117,8 @@ pub struct Generated {
 
 impl Model {
     /// Continues `prompt`. What the session shares with its beginning is not computed again; the session then holds the
-    /// prompt and every new token but the last. `on_event` hears of the prompt's progress, gets the text as it comes, and
-    /// may end it.
+    /// prompt and every new token but the last, which is [pending](Session::pending). `on_event` hears of the prompt's
+    /// progress, gets the text as it comes, and may end it.
     ///
     /// A model without a tokenizer continues too, without text.
     ///
@@ -138,17 +138,47 @@ impl Model {
         if prompt.len() > session.capacity {
             return Err(Error::PromptTooLong { tokens: prompt.len(), capacity: session.capacity });
         }
+        let held = self.keep_common(session, prompt)?;
+        self.continue_with(session, &prompt[held..], options, on_event)
+    }
+
+    /// Continues what the session holds: its pending tokens and `more` come first, then new ones, as
+    /// [`generate`](Self::generate) makes them. In one go or in several, the tokens are the same.
+    ///
+    /// Penalties see the tokens that the session knows ([`Session::tokens`]).
+    ///
+    /// # Errors
+    /// Where there are neither pending tokens nor `more`; and as `generate`.
+    pub fn extend(
+        &mut self,
+        session: &mut Session,
+        more: &[u32],
+        options: &GenerateOptions,
+        on_event: &mut OnEvent<'_>,
+    ) -> Result<Generated> {
+        options.sampling.check()?;
+        let ids = [&session.pending, more].concat();
+        self.continue_with(session, &ids, options, on_event)
+    }
+
+    /// Reads `prompt` after what the session holds, and goes on from there.
+    fn continue_with(
+        &mut self,
+        session: &mut Session,
+        prompt: &[u32],
+        options: &GenerateOptions,
+        on_event: &mut OnEvent<'_>,
+    ) -> Result<Generated> {
         let rules = StopRules { ids: self.end_tokens(options.ignore_eos)?, strings: options.stop.clone() };
         let mut output = TextOut { matcher: rules.matcher(), text: String::new(), on_event };
-        let mut timings = Timings::default();
+        let mut timings = Timings { prompt_tokens: prompt.len(), ..Timings::default() };
         let mut ids = vec![];
 
         let started = Instant::now();
-        let held = session.keep_common(prompt)?;
-        timings.prompt_tokens = prompt.len() - held;
-        let of = timings.prompt_tokens;
+        let (held, of) = (session.len(), prompt.len());
         let mut go_on = |read| (output.on_event)(Event::Prompt { read, of }).is_continue();
-        let Some(mut logits) = self.feed_with(session, &prompt[held..], &mut go_on)? else {
+        let Some(mut logits) = self.feed_with(session, prompt, &mut go_on)? else {
+            session.pending = prompt[session.len() - held..].to_vec();
             return Ok(Generated { ids, text: String::new(), finish: Finish::Cancelled, timings });
         };
         timings.prompt = started.elapsed();
@@ -159,9 +189,10 @@ impl Model {
             if ids.len() == options.max_tokens {
                 break Finish::Length;
             }
-            let uniform = uniform(options.seed, 0, session.tokens.len() as u64);
+            let uniform = uniform(options.seed, 0, session.len() as u64);
             let id = sample(&logits, &options.sampling, &session.tokens, uniform);
             ids.push(id);
+            session.pending.push(id);
             if rules.stops_at(id) {
                 break Finish::Stop;
             }
@@ -174,7 +205,7 @@ impl Model {
                 TextStep::Stopped => break Finish::Stop,
                 TextStep::Cancelled => break Finish::Cancelled,
             }
-            if ids.len() == options.max_tokens || session.tokens.len() == session.capacity {
+            if ids.len() == options.max_tokens || session.len() == session.capacity {
                 break Finish::Length;
             }
             logits = self.feed(session, &[id])?;

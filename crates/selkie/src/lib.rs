@@ -24,17 +24,21 @@ mod chat;
 pub mod convert;
 mod error;
 mod files;
+mod finite;
 mod generate;
 mod hybrid;
 mod map;
 mod model;
+mod model_id;
 #[cfg(feature = "download")]
 pub mod models;
 pub mod sampling;
 mod session;
+mod state_file;
 mod text_side;
+mod tokens;
 
-pub use chat::{Chat, Message, messages_json};
+pub use chat::{Chat, Message, messages_json, parse_messages};
 pub use error::{Error, Result};
 pub use files::{ModelFiles, Opened};
 pub use generate::{Event, Finish, GenerateOptions, Generated, OnEvent, Timings};
@@ -43,7 +47,9 @@ pub use map::MappedFile;
 pub use model::{Backend, Model, OpenOptions};
 pub use sampling::SamplingParams;
 pub use session::Session;
+pub use state_file::SavedState;
 pub use text_side::TextSide;
+pub use tokens::TokenHash;
 
 pub use pollster::block_on;
 pub use selkie_cpu as cpu;

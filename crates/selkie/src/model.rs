@@ -1,6 +1,7 @@
 //! A model, open: its weights, an executor, and its text side.
 
 use std::{
+    cell::OnceCell,
     path::{Path, PathBuf},
     rc::Rc,
 };
@@ -8,7 +9,7 @@ use std::{
 use selkie_cpu::{CpuExecutor, CpuOptions};
 use selkie_model::{Batch, Executor, ModelSpec, OpTime, Sequence, Want, reference::Reference};
 
-use crate::{Error, ModelFiles, Opened, Result, Session, TextSide};
+use crate::{Error, ModelFiles, Opened, Result, Session, TextSide, finite};
 
 /// What runs the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,10 +57,11 @@ const PREFILL_ROWS: usize = 512;
 
 /// A model that is ready to run.
 pub struct Model {
+    pub(crate) spec: ModelSpec,
+    pub(crate) executor: Box<dyn Executor>,
     opened: Rc<Opened>,
-    spec: ModelSpec,
-    executor: Box<dyn Executor>,
     text: TextSide,
+    id: OnceCell<String>,
 }
 
 impl Model {
@@ -83,6 +85,7 @@ impl Model {
         let spec = opened.spec()?;
         let named = |error| Error::Checkpoint { file: opened.files.name.clone(), error };
         let weights = pollster::block_on(spec.weights.load(&opened.checkpoint)).map_err(named)?;
+        finite::warn(&opened, &spec.weights, &weights);
         let executor: Box<dyn Executor> = match options.backend {
             Backend::Reference => Box::new(Reference::<f64>::new(spec.clone(), weights)),
             _ => {
@@ -91,12 +94,24 @@ impl Model {
             }
         };
         let opened = Rc::new(opened);
-        Ok(Self { text: TextSide::new(opened.clone()), opened, spec, executor })
+        Ok(Self { text: TextSide::new(opened.clone()), opened, spec, executor, id: OnceCell::new() })
     }
 
     /// What messages call it.
     pub fn name(&self) -> &str {
         &self.opened.files.name
+    }
+
+    /// What saved states know it by: see [`Opened::model_id`]. Computed when it is first asked for.
+    ///
+    /// # Errors
+    /// Where the files cannot be read.
+    pub fn id(&self) -> Result<&str> {
+        if let Some(id) = self.id.get() {
+            return Ok(id);
+        }
+        let id = self.opened.model_id()?;
+        Ok(self.id.get_or_init(|| id))
     }
 
     /// Its schedule of layers.
@@ -145,13 +160,58 @@ impl Model {
     /// # Errors
     /// Where the model was made for fewer positions, or there is no memory for them.
     pub fn session(&self, capacity: usize) -> Result<Session> {
-        if let Some(context) = self.spec.context.filter(|&context| context > 0 && capacity > context) {
-            return Err(Error::PastContext { model: self.name().to_owned(), wanted: capacity, context });
-        }
-        Ok(Session { state: self.executor.new_state(capacity)?, tokens: vec![], capacity })
+        self.check_context(capacity)?;
+        Ok(Session::new(self.executor.new_state(capacity)?, capacity))
     }
 
-    /// Appends `ids` to the session and gives the last one's logits, `[vocab_size]`.
+    pub(crate) fn check_context(&self, capacity: usize) -> Result<()> {
+        // Only attention has seen no further than that; a recurrent state neither grows nor counts.
+        let limit = self.spec.context.filter(|_| self.spec.has_attention());
+        match limit.filter(|&context| context > 0 && capacity > context) {
+            Some(context) => Err(Error::PastContext { model: self.name().to_owned(), wanted: capacity, context }),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the session back to the longest beginning that `tokens` shares with what it holds, and gives how long that
+    /// is. At least one of `tokens` is left to compute, since its logits are wanted. Where a recurrent state cannot go
+    /// back that far, the session starts over: nothing is shared then.
+    ///
+    /// # Errors
+    /// Where there is no memory for a new state.
+    pub fn keep_common(&self, session: &mut Session, tokens: &[u32]) -> Result<usize> {
+        let shared = session.shared(tokens).min(tokens.len().saturating_sub(1));
+        self.truncate(session, shared)
+    }
+
+    /// Makes the session forget everything.
+    ///
+    /// # Errors
+    /// Where there is no memory for a new state.
+    pub fn clear(&self, session: &mut Session) -> Result<()> {
+        self.truncate(session, 0).map(|_| ())
+    }
+
+    /// Takes the session back to its first `len` tokens, or to none; gives how many it is.
+    fn truncate(&self, session: &mut Session, len: usize) -> Result<usize> {
+        let kept = match session.state.rewind(len) {
+            Ok(()) => len,
+            Err(selkie_model::Error::Rewind { .. }) => {
+                session.state = self.executor.new_state(session.capacity)?;
+                0
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if kept == 0 {
+            session.before = Default::default();
+        }
+        session.tokens.truncate(kept - session.before.count);
+        session.pending.clear();
+        Ok(kept)
+    }
+
+    /// Appends `ids` to what the session's state holds and gives the last one's logits, `[vocab_size]`. Tokens that were
+    /// [pending](Session::pending) are forgotten: who wants them gives them.
     ///
     /// # Errors
     /// Where there are no ids, one is outside the vocabulary, or they do not fit.
@@ -172,8 +232,8 @@ impl Model {
         if ids.is_empty() {
             return Err(Error::EmptyPrompt);
         }
-        if session.tokens.len() + ids.len() > session.capacity {
-            let tokens = session.tokens.len() + ids.len();
+        let tokens = session.len() + ids.len();
+        if tokens > session.capacity {
             return Err(Error::PromptTooLong { tokens, capacity: session.capacity });
         }
         let mut logits = vec![];
@@ -188,7 +248,7 @@ impl Model {
         Ok(Some(logits))
     }
 
-    /// Appends `ids`, all in one forward pass, and gives what is wanted of the rows `outputs`.
+    /// Appends `ids`, all in one forward pass, and gives what is wanted of the rows `outputs`. Pending tokens are forgotten.
     ///
     /// # Errors
     /// Where an id is outside the vocabulary, or they do not fit.
@@ -198,31 +258,40 @@ impl Model {
         let mut states = [&mut session.state];
         let output = pollster::block_on(self.executor.forward(&batch, &mut states))?;
         session.tokens.extend_from_slice(ids);
+        session.pending.clear();
         Ok(output.values)
     }
 
-    /// Several sequences at once, each with a state of its own from the start: the logits of every row, `[len, vocab_size]`
-    /// a sequence.
+    /// The logits of every position of several sequences, fed `piece` tokens of each at a time through their states, all of
+    /// them in one batch: `[tokens, vocab_size]` for each.
     ///
     /// # Errors
-    /// Where an id is outside the vocabulary, or there is no memory.
-    pub fn batch_logits(&mut self, lists: &[Vec<u32>]) -> Result<Vec<Vec<f32>>> {
-        let ids: Vec<u32> = lists.concat();
+    /// Where a list is empty, an id is outside the vocabulary, or the pass fails.
+    pub fn batch_logits(&mut self, lists: &[Vec<u32>], piece: usize) -> Result<Vec<Vec<f32>>> {
         let mut states = lists.iter().map(|l| self.executor.new_state(l.len())).collect::<Result<Vec<_>, _>>()?;
-        let mut states: Vec<_> = states.iter_mut().collect();
-        let mut start = 0;
-        let sequences: Vec<Sequence> = lists
-            .iter()
-            .map(|list| {
-                start += list.len();
-                Sequence { rows: start - list.len()..start }
-            })
-            .collect();
-        let outputs: Vec<usize> = (0..ids.len()).collect();
-        let batch = Batch { ids: &ids, sequences: &sequences, outputs: &outputs, want: Want::Logits };
-        let values = pollster::block_on(self.executor.forward(&batch, &mut states))?.values;
-        let width = self.spec.vocab_size;
-        Ok(sequences.iter().map(|s| values[s.rows.start * width..s.rows.end * width].to_vec()).collect())
+        let mut logits = vec![vec![]; lists.len()];
+        let longest = lists.iter().map(Vec::len).max().unwrap_or(0);
+        for at in (0..longest).step_by(piece.max(1)) {
+            let (mut ids, mut sequences, mut into, mut own) = (vec![], vec![], vec![], vec![]);
+            for ((list, state), logits) in lists.iter().zip(&mut states).zip(&mut logits) {
+                if let Some(next) =
+                    list.get(at..list.len().min(at.saturating_add(piece))).filter(|next| !next.is_empty())
+                {
+                    sequences.push(Sequence { rows: ids.len()..ids.len() + next.len() });
+                    ids.extend_from_slice(next);
+                    own.push(state);
+                    into.push(logits);
+                }
+            }
+            let outputs: Vec<usize> = (0..ids.len()).collect();
+            let batch = Batch { ids: &ids, sequences: &sequences, outputs: &outputs, want: Want::Logits };
+            let values = pollster::block_on(self.executor.forward(&batch, &mut own))?.values;
+            let width = self.spec.vocab_size;
+            for (sequence, logits) in sequences.iter().zip(into) {
+                logits.extend_from_slice(&values[sequence.rows.start * width..sequence.rows.end * width]);
+            }
+        }
+        Ok(logits)
     }
 
     /// The mean over positions of the final norm's output, L2-normalised; zeros where there are no ids.

@@ -93,7 +93,7 @@ fn ids(model: &Model, n: usize) -> Vec<u32> {
 
 impl Test {
     fn run(&self, model: &mut Model, session: &mut Session) -> selkie::Result<()> {
-        session.clear()?;
+        model.clear(session)?;
         self.ids.chunks(self.step).try_for_each(|ids| model.feed(session, ids).map(|_| ()))
     }
 

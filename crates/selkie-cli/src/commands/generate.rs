@@ -1,13 +1,15 @@
 //! `selkie generate`: continue a text.
 
+use std::path::{Path, PathBuf};
+
 use anyhow::Result;
-use selkie::{GenerateOptions, Generated, Message, Model};
+use selkie::{GenerateOptions, Generated, Message, Model, SavedState, Session};
 use serde_json::json;
 
 use crate::{
     answer::Answer,
     args::{Ids, Run, Sampling, text_or_stdin, usage},
-    open, terminal,
+    open, terminal, whole_file,
 };
 
 /// Arguments of `generate`.
@@ -30,6 +32,13 @@ pub struct Args {
     /// Go on after tokens that end a turn
     #[arg(long)]
     ignore_eos: bool,
+    /// Keep the model's state after the last token in a file, without the text
+    #[arg(long, value_name = "FILE")]
+    save_state: Option<PathBuf>,
+    /// Go on from a state in a file. PROMPT or --ids follow its tokens as they are, without a template; without either,
+    /// nothing is read and its last token is continued. Penalties see the tokens since then
+    #[arg(long, value_name = "FILE")]
+    load_state: Option<PathBuf>,
     /// Print a JSON object
     #[arg(long)]
     json: bool,
@@ -48,25 +57,40 @@ pub fn run(args: Args) -> Result<()> {
         stop: args.sampling.stop.clone(),
         ignore_eos: args.ignore_eos,
     };
-    let text = if args.ids.is_some() { None } else { text_or_stdin(args.prompt)? };
-    if text.is_none() && args.ids.is_none() {
+    // Going on from a state, no prompt is a prompt too: standard input is left alone.
+    let asks_stdin = args.ids.is_none() && args.load_state.is_none();
+    let text = if asks_stdin { text_or_stdin(args.prompt)? } else { args.prompt };
+    if asks_stdin && text.is_none() {
         return usage("there is nothing to continue: give a PROMPT, --ids, or text on standard input");
     }
     let mut model = open::model(&args.model, &args.run, false)?;
-    let prompt = match (args.ids, text) {
-        (Some(ids), _) => ids.0,
-        (None, text) => prompt_ids(&model, &text.unwrap_or_default(), args.raw)?,
+    if let Some(file) = &args.save_state {
+        whole_file::refuse_input(file, model.opened().files.all())?;
+    }
+    let saved = args.load_state.as_deref().map(SavedState::open).transpose()?;
+    let prompt = match (args.ids, text, &saved) {
+        (Some(ids), ..) => ids.0,
+        (None, Some(text), Some(_)) => model.text().encode(&text, false)?,
+        (None, None, Some(_)) => vec![],
+        (None, text, None) => prompt_ids(&model, &text.unwrap_or_default(), args.raw)?,
     };
-    // The model's own context is where a text ends, however many tokens are asked for.
-    let wanted = prompt.len().saturating_add(args.max_tokens);
-    let mut session = model.session(model.spec().context.map_or(wanted, |context| wanted.min(context)))?;
+    let mut session = match &saved {
+        Some(saved) => {
+            let held = saved.positions.saturating_add(saved.pending.len());
+            model.restore(saved, room(&model, held.saturating_add(prompt.len()), args.max_tokens))?
+        }
+        None => model.session(room(&model, prompt.len(), args.max_tokens))?,
+    };
     terminal::catch_interrupts();
     let mut answer = Answer::new(!args.json);
-    let generated = model.generate(&mut session, &prompt, &options, &mut |event| answer.hear(event));
+    let generated = model.extend(&mut session, &prompt, &options, &mut |event| answer.hear(event));
     answer.end()?;
     let generated = generated?;
+    if let Some(file) = &args.save_state {
+        save(file, &model, &session)?;
+    }
     if args.json {
-        terminal::print_line(to_json(&generated, prompt.len()))?;
+        terminal::print_line(to_json(&generated, generated.timings.prompt_tokens))?;
     } else if model.text().tokenizer_if_any()?.is_none() {
         // Without a tokenizer the ids are the result.
         let ids: Vec<String> = generated.ids.iter().map(u32::to_string).collect();
@@ -75,6 +99,18 @@ pub fn run(args: Args) -> Result<()> {
         terminal::dim(&summary(&generated));
     }
     Ok(())
+}
+
+/// Positions for `held` tokens and `more`. The model's own context is where a text ends, however many are asked for.
+fn room(model: &Model, held: usize, more: usize) -> usize {
+    let wanted = held.saturating_add(more);
+    model.spec().context.filter(|&context| context > 0).map_or(wanted, |context| wanted.min(context))
+}
+
+/// Keeps the state, without its tokens: where no layer is an attention, the file has the same size whatever was said.
+fn save(file: &Path, model: &Model, session: &Session) -> Result<()> {
+    let state = SavedState { ids: None, ..model.snapshot(session)? };
+    whole_file::write(file, |out| Ok(state.write(out)?))
 }
 
 /// The prompt's tokens: through the chat template where the model has one, unless `raw`.

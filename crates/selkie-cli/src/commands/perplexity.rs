@@ -53,7 +53,7 @@ pub fn run(args: Args) -> Result<()> {
         if let Some(bos) = tokenizer.bos().filter(|_| tokenizer.adds_bos()) {
             chunk[0] = bos;
         }
-        session.clear()?;
+        model.clear(&mut session)?;
         let logits = model.rows(&mut session, &chunk, &outputs, Want::Logits)?;
         for (row, &position) in logits.chunks_exact(model.spec().vocab_size).zip(&outputs) {
             sum -= log_probability(row, chunk[position + 1]);

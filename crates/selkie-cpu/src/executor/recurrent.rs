@@ -11,7 +11,8 @@ use selkie_model::{
 
 use super::{CpuExecutor, Slots, op_error, weights::Loaded};
 use crate::{
-    CacheType, CausalConv, ConvState, Error, InputRule, KvCache, Pool, ScanState, SelectiveScan,
+    CacheType, CausalConv, ConvState, Error, InputRule, KvCache, Pool, ScanState, SelectiveScan, Ssd, SsdShape,
+    SsdState,
     kernels::recurrent::state::{Recurrence, RecurrentState},
 };
 
@@ -20,6 +21,7 @@ pub(super) enum SlotOp {
     Cache { n_kv_heads: usize, head_dim: usize, v_head_dim: usize },
     Conv(Arc<CausalConv>),
     Scan(Arc<SelectiveScan>),
+    Ssd(Arc<Ssd>),
     Plain(Arc<Plain>),
 }
 
@@ -29,6 +31,7 @@ pub(super) enum SlotState {
     Cache(KvCache),
     Conv(ConvState),
     Scan(ScanState),
+    Ssd(SsdState),
     Plain(RecurrentState<Plain>),
 }
 
@@ -39,6 +42,7 @@ macro_rules! recurrent {
             $cache => $other,
             SlotState::Conv($state) => $body,
             SlotState::Scan($state) => $body,
+            SlotState::Ssd($state) => $body,
             SlotState::Plain($state) => $body,
         }
     };
@@ -67,6 +71,12 @@ impl SlotOp {
                     };
                     SlotOp::Scan(Arc::new(SelectiveScan::new(channels, d_state, rule, vector(o.a), vector(o.d))?))
                 }
+                (Op::Ssd(o), _) => {
+                    let spec::SsdShape { n_heads, head_dim, n_groups, d_state, dt_min, dt_max, scale_input } = o.shape;
+                    let dt_limit = (dt_min, dt_max);
+                    let shape = SsdShape { n_heads, head_dim, n_groups, d_state, scale_input, dt_limit };
+                    SlotOp::Ssd(Arc::new(Ssd::new(shape, vector(o.a), vector(o.d), Some(vector(o.dt_bias)))?))
+                }
                 _ => SlotOp::Plain(Arc::new(Plain::new(op, layout, plan, weights)?)),
             };
             found[slot.0 as usize] = Some(own);
@@ -82,6 +92,7 @@ impl SlotOp {
             }
             SlotOp::Conv(op) => SlotState::Conv(ConvState::new(op.clone())),
             SlotOp::Scan(op) => SlotState::Scan(ScanState::new(op.clone())),
+            SlotOp::Ssd(op) => SlotState::Ssd(SsdState::new(op.clone())),
             SlotOp::Plain(op) => SlotState::Plain(RecurrentState::new(op.clone())),
         })
     }
@@ -130,6 +141,7 @@ impl CpuExecutor {
             match &mut own.slots[slot.0 as usize] {
                 SlotState::Conv(state) => state.forward(&self.pool, inputs[0], values)?,
                 SlotState::Scan(state) => state.advance(&self.pool, &inputs, values)?,
+                SlotState::Ssd(state) => state.advance(&self.pool, &inputs, values)?,
                 SlotState::Plain(state) => state.advance(&self.pool, &inputs, values)?,
                 SlotState::Cache(_) => return Err(Error::Parameter("a recurrent op's slot is a cache")),
             }

@@ -19,20 +19,34 @@ pub(crate) fn exp<S: Simd>(s: S, x: S::F) -> S::F {
     s.mul(p, s.pow2(n))
 }
 
-/// 2^x as `(scale, m)` with 2^x = scale (1 + m): so 2^x - 1 is `scale m + (scale - 1)` without cancellation. For x in
-/// -126..=127; beyond, the value at that end.
+/// 2^x of a few vectors as `(scale, m)` with 2^x = scale (1 + m): so 2^x - 1 is `scale m + (scale - 1)` without
+/// cancellation. For x from -126 to 127; below, the value at that end; above, anything.
+///
+/// Step by step over all of them: processors look only so far ahead for something that does not wait.
 #[inline(always)]
-pub(crate) fn exp2_parts<S: Simd>(s: S, x: S::F) -> (S::F, S::F) {
+#[allow(clippy::needless_range_loop, reason = "the arrays are registers, and walked together")]
+pub(crate) fn exp2_parts<S: Simd, const V: usize>(s: S, mut x: [S::F; V]) -> ([S::F; V], [S::F; V]) {
     // A Chebyshev interpolant of (2^r - 1) / r on |r| <= 1/2, to 1e-8.
     const Q: [f32; 5] = [1.339_086_3e-3, 9.618_083e-3, 5.550_357e-2, 2.402_265e-1, 6.931_472e-1];
-    let x = s.min(s.splat(127.0), s.max(s.splat(-126.0), x));
-    let n = s.round(x);
-    let r = s.sub(x, n);
-    let mut q = s.splat(1.545_316_3e-4);
-    for c in Q {
-        q = s.fma(q, r, s.splat(c));
+    let mut scale = [s.splat(0.0); V];
+    let mut q = [s.splat(1.545_316_3e-4); V];
+    for v in 0..V {
+        x[v] = s.max(s.splat(-126.0), x[v]);
+        scale[v] = s.round(x[v]);
     }
-    (s.pow2(n), s.mul(q, r))
+    for v in 0..V {
+        x[v] = s.sub(x[v], scale[v]);
+    }
+    for c in Q {
+        for v in 0..V {
+            q[v] = s.fma(q[v], x[v], s.splat(c));
+        }
+    }
+    for v in 0..V {
+        scale[v] = s.pow2(scale[v]);
+        q[v] = s.mul(q[v], x[v]);
+    }
+    (scale, q)
 }
 
 /// ln(1 + u) for u in 0..=1, to the last bits also where u is small.

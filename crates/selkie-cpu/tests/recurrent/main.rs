@@ -5,4 +5,5 @@
 mod common;
 mod conv;
 mod scan;
+mod ssd;
 mod support;

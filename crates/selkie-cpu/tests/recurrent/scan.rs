@@ -5,7 +5,7 @@ use selkie_cpu::{InputRule, Pool, Result, ScanState, SelectiveScan};
 use crate::{
     common::{Random, pools},
     state_methods,
-    support::{Golden, Layer, check, near, silu, softplus, to_f64},
+    support::{Golden, Layer, check, feed, near, silu, softplus, to_f64, transposed},
 };
 
 #[derive(Clone)]
@@ -78,38 +78,141 @@ impl Layer for Scan {
     }
 }
 
-/// The cases of one group of B and C; their gate, where there is one, is an op of its own here.
+/// One sequence of a golden case, by tokens.
+struct Sequence {
+    a: Vec<f32>,
+    d: Vec<f32>,
+    /// x, dt with its bias, B, C.
+    inputs: [Vec<f32>; 4],
+    gate: Option<Vec<f32>>,
+    first: Option<Vec<f32>>,
+    y: Vec<f32>,
+    last: Vec<f32>,
+}
+
+impl Sequence {
+    /// Some of the channels as a sequence of their own: those that share one group of B and C.
+    fn group(&self, group: usize, groups: usize) -> Self {
+        let part = |x: &[f32], columns: usize| -> Vec<f32> {
+            let width = columns / groups;
+            x.chunks(columns).flat_map(|row| row[group * width..][..width].to_vec()).collect()
+        };
+        let channels = self.d.len();
+        let rows = self.inputs[0].len() / channels;
+        let all = |x: &[f32]| part(x, x.len());
+        let by_row = |x: &Vec<f32>| part(x, x.len() / rows);
+        Self {
+            a: all(&self.a),
+            d: all(&self.d),
+            inputs: self.inputs.each_ref().map(by_row),
+            gate: self.gate.as_ref().map(by_row),
+            first: self.first.as_ref().map(|x| all(x)),
+            y: by_row(&self.y),
+            last: all(&self.last),
+        }
+    }
+
+    fn check(&self, what: &str) {
+        let channels = self.d.len();
+        let d_state = self.a.len() / channels;
+        let fresh = Scan::new(channels, d_state, InputRule::Euler, self.a.clone(), self.d.clone());
+        for pool in pools() {
+            let mut layer = fresh.clone();
+            if let Some(first) = &self.first {
+                layer.set_planes(std::slice::from_ref(first)).unwrap();
+            }
+            let mut out = feed(&mut layer, &pool, &self.inputs, 0..self.y.len() / channels);
+            if let Some(gate) = &self.gate {
+                out.iter_mut().zip(gate).for_each(|(out, &z)| *out *= silu(z as f64) as f32);
+            }
+            let what = format!("{what} on {}", pool.isa());
+            near(&what, &out, &to_f64(&self.y), 2e-6);
+            near(&what, &layer.planes()[0], &to_f64(&self.last), 2e-6);
+        }
+    }
+}
+
+/// The gate, where there is one, is an op of its own here, and so is each group of B and C.
 #[test]
 fn golden() {
     let golden = Golden::open("selective_scan");
-    for case in ["all", "initial_state", "long", "one_token"] {
+    for case in ["all", "initial_state", "long", "one_token", "groups", "plain"] {
         let name = |part: &str| format!("{case}.{part}");
-        let &[channels, d_state] = &golden.shape(&name("in.A"))[..] else { panic!("two axes") };
-        let fresh =
-            Scan::new(channels, d_state, InputRule::Euler, golden.get(&name("in.A")), golden.get(&name("in.D")));
-        let bias = golden.get(&name("in.delta_bias"));
-        let [x, dt, b, c] = ["u", "delta", "B", "C"].map(|part| golden.by_tokens(&name(&format!("in.{part}"))));
-        let gate = golden.find(&name("in.z")).map(|_| golden.by_tokens(&name("in.z")));
-        let wanted = golden.by_tokens(&name("out.y"));
-        let first = golden.find(&name("in.initial_state")).map(|_| golden.by_sequences(&name("in.initial_state")));
-        let last = golden.by_sequences(&name("out.last_state"));
-        for pool in pools() {
-            for i in 0..x.len() {
-                let mut layer = fresh.clone();
-                if let Some(first) = &first {
-                    layer.set_planes(&[first[i].clone()]).unwrap();
-                }
-                let dt: Vec<f32> = dt[i].iter().enumerate().map(|(k, dt)| dt + bias[k % channels]).collect();
-                let mut out = vec![0.0; x[i].len()];
-                layer.forward(&pool, &[&x[i], &dt, &b[i], &c[i]], &mut out).unwrap();
-                if let Some(gate) = &gate {
-                    out.iter_mut().zip(&gate[i]).for_each(|(out, &z)| *out *= silu(z as f64) as f32);
-                }
-                let what = format!("{case} on {}", pool.isa());
-                near(&what, &out, &to_f64(&wanted[i]), 2e-6);
-                near(&what, &layer.planes()[0], &to_f64(&last[i]), 2e-6);
-            }
+        let [batch, channels, rows] = golden.shape(&name("in.u"))[..] else { panic!("three axes") };
+        let groups = if case == "groups" { 2 } else { 1 };
+        // The last axis is time.
+        let by_tokens = |part: &str| -> Option<Vec<Vec<f32>>> {
+            golden.find(&name(part))?;
+            Some(golden.by_sequences(&name(part)).iter().map(|x| transposed(x, rows)).collect())
+        };
+        let by_sequences = |part: &str| golden.find(&name(part)).map(|_| golden.by_sequences(&name(part)));
+        let [x, dt, b, c] = ["in.u", "in.delta", "in.B", "in.C"].map(|part| by_tokens(part).expect(part));
+        let bias = golden.find(&name("in.delta_bias"));
+        for i in 0..batch {
+            let dt = dt[i].iter().enumerate().map(|(k, &dt)| match &bias {
+                Some(bias) => dt + bias[k % channels],
+                // This case has its steps without a softplus: what gives them.
+                None => (dt as f64).exp_m1().ln() as f32,
+            });
+            let sequence = Sequence {
+                a: golden.get(&name("in.A")),
+                d: golden.find(&name("in.D")).unwrap_or(vec![0.0; channels]),
+                inputs: [x[i].clone(), dt.collect(), b[i].clone(), c[i].clone()],
+                gate: by_tokens("in.z").map(|z| z[i].clone()),
+                first: by_sequences("in.initial_state").map(|first| first[i].clone()),
+                y: by_tokens("out.y").expect("y")[i].clone(),
+                last: by_sequences("out.last_state").expect("a state")[i].clone(),
+            };
+            (0..groups).for_each(|group| sequence.group(group, groups).check(case));
         }
+    }
+}
+
+/// Single steps, of Mamba-1 and of a layer in heads whose channels all have their own A.
+#[test]
+fn golden_steps() {
+    let golden = Golden::open("selective_state_update");
+    for case in ["mamba1", "heads", "groups"] {
+        let part = |part: &str| golden.get(&format!("{case}.in.{part}"));
+        let sequences = |part: &str| golden.by_sequences(&format!("{case}.{part}"));
+        let groups = golden.shape(&format!("{case}.in.B"))[1];
+        let bias = part("dt_bias");
+        for i in 0..golden.shape(&format!("{case}.in.x"))[0] {
+            let dt = sequences("in.dt")[i].iter().zip(&bias).map(|(dt, bias)| dt + bias).collect();
+            let sequence = Sequence {
+                a: part("A"),
+                d: part("D"),
+                inputs: [sequences("in.x")[i].clone(), dt, sequences("in.B")[i].clone(), sequences("in.C")[i].clone()],
+                gate: Some(sequences("in.z")[i].clone()),
+                first: Some(sequences("in.state")[i].clone()),
+                y: sequences("out.y")[i].clone(),
+                last: sequences("out.state")[i].clone(),
+            };
+            (0..groups).for_each(|group| sequence.group(group, groups).check(case));
+        }
+    }
+}
+
+/// Several sequences in one row: a fresh state for each.
+#[test]
+fn packed() {
+    let golden = Golden::open("selective_scan");
+    let tokens = |part: &str| golden.by_tokens(&format!("packed.{part}")).remove(0);
+    let (bias, ids) = (golden.get("packed.in.delta_bias"), golden.ints("packed.in.seq_idx"));
+    let dt: Vec<f32> = tokens("in.delta").iter().enumerate().map(|(i, dt)| dt + bias[i % 4]).collect();
+    let fresh = Scan::new(4, 3, InputRule::Euler, golden.get("packed.in.A"), golden.get("packed.in.D"));
+    let inputs = [tokens("in.u"), dt, tokens("in.B"), tokens("in.C")];
+    for pool in pools() {
+        let (mut out, mut states) = (Vec::new(), Vec::new());
+        for id in 0..3 {
+            let rows = ids.iter().position(|&i| i == id).unwrap()..ids.iter().rposition(|&i| i == id).unwrap() + 1;
+            let mut layer = fresh.clone();
+            out.extend(feed(&mut layer, &pool, &inputs, rows));
+            states.extend(layer.planes().remove(0));
+        }
+        out.iter_mut().zip(tokens("in.z")).for_each(|(out, z)| *out *= silu(z as f64) as f32);
+        near("packed", &out, &to_f64(&tokens("out.y")), 2e-6);
+        near("packed", &states, &to_f64(&golden.get("packed.out.last_states")), 2e-6);
     }
 }
 

@@ -249,7 +249,8 @@ impl<'a> Reader<'a> {
             Some("silu" | "swish") => Ok(Activation::Silu),
             Some("gelu") => Ok(Activation::GeluErf),
             Some("gelu_pytorch_tanh" | "gelu_new" | "gelu_tanh") => Ok(Activation::GeluTanh),
-            _ => Err(Error::setting(key, format!("{value} is not known (silu, gelu, gelu_pytorch_tanh are)"))),
+            Some("relu2") => Ok(Activation::ReluSquared),
+            _ => Err(Error::setting(key, format!("{value} is not known (silu, gelu, gelu_pytorch_tanh, relu2 are)"))),
         }
     }
 
@@ -385,8 +386,9 @@ impl Sizes {
         let n_layers = match s.count("block_count", N_LAYERS)?.filter(|&n| n > 0) {
             Some(n) => n,
             // Nemotron-H in transformers 5 has one entry a layer, and no count.
-            None => match s.field("layers_block_type").and_then(Value::as_array) {
-                Some(list) if !list.is_empty() => list.len(),
+            None => match s.field("layers_block_type|hybrid_override_pattern") {
+                Some(Value::Array(list)) if !list.is_empty() => list.len(),
+                Some(Value::String(letters)) if !letters.is_empty() => letters.chars().count(),
                 _ => s.size("block_count", N_LAYERS)?,
             },
         };

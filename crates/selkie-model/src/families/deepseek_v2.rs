@@ -12,7 +12,7 @@ use crate::{
 };
 
 pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<ModelSpec> {
-    let mut r = Reader::latent(settings, checkpoint, latent::NAMES)?;
+    let r = Reader::latent(settings, checkpoint, latent::NAMES)?;
     // The first GGUF files of V3 do not name its function, but have its bias.
     let last = r.sizes.n_layers - 1;
     let biased = r.tensors.has(&format!("blk.{last}.exp_probs_b.bias"));

@@ -134,8 +134,10 @@ fn architecture(family: &Family, named: &str, spec: &ModelSpec) -> Result<&'stat
     let all = |kind: fn(&Mixer) -> bool| {
         spec.layers.iter().all(|l| l.feed_forward.is_none() && l.mixer.as_ref().is_some_and(|b| kind(&b.inner)))
     };
-    match family.gguf.first() {
-        Some(first) => Ok(first),
+    // Where a family has several names, they go in pairs.
+    let at = family.model_types.iter().position(|name| *name == named).unwrap_or(0);
+    match family.gguf.get(at).or(family.gguf.first()) {
+        Some(name) => Ok(name),
         None if all(|mixer| matches!(mixer, Mixer::Mamba1(_))) => Ok("mamba"),
         None if all(|mixer| matches!(mixer, Mixer::Mamba2(_))) => Ok("mamba2"),
         None => Err(cannot(format!("the architecture `{named}`"))),

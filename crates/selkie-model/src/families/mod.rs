@@ -8,6 +8,7 @@ mod decoder;
 mod deepseek_v2;
 mod deepseek_v3;
 mod export;
+mod falcon_h1;
 mod gemma2;
 mod gemma3;
 mod gpt_oss;
@@ -16,6 +17,7 @@ mod granitemoe;
 mod granitemoehybrid;
 mod jamba;
 mod latent;
+mod lfm2;
 mod llama;
 mod mamba;
 mod mamba2;
@@ -23,6 +25,7 @@ mod mamba3;
 mod mbjs;
 mod mistral;
 mod mixture;
+mod nemotron_h;
 mod olmo2;
 mod olmoe;
 mod phi3;
@@ -30,12 +33,14 @@ mod qwen2;
 mod qwen2_moe;
 mod qwen3;
 mod qwen3_moe;
+mod qwen3_next;
 mod recurrent;
 mod rope;
 mod settings;
 mod smollm3;
 mod state_spaces;
 mod tensors;
+mod zamba2;
 
 use selkie_formats::Checkpoint;
 use serde_json::Value;
@@ -69,6 +74,11 @@ const FAMILIES: &[Family] = &[
     Family { gguf: &[], model_types: &[settings::MAMBA_SSM], read: state_spaces::read },
     Family { gguf: &["jamba"], model_types: &["jamba"], read: jamba::read },
     Family { gguf: &[], model_types: &["bamba"], read: bamba::read },
+    Family { gguf: &["lfm2", "lfm2moe"], model_types: &["lfm2", "lfm2_moe"], read: lfm2::read },
+    Family { gguf: &["nemotron_h", "nemotron_h_moe"], model_types: &["nemotron_h"], read: nemotron_h::read },
+    Family { gguf: &["falcon-h1"], model_types: &["falcon_h1"], read: falcon_h1::read },
+    Family { gguf: &[], model_types: &["zamba2"], read: zamba2::read },
+    Family { gguf: &["qwen3next"], model_types: &["qwen3_next"], read: qwen3_next::read },
     Family { gguf: &["granitehybrid"], model_types: &["granitemoehybrid"], read: granitemoehybrid::read },
     Family { gguf: &["granite"], model_types: &["granite"], read: granite::read },
     Family { gguf: &["granitemoe"], model_types: &["granitemoe", "granitemoeshared"], read: granitemoe::read },

@@ -189,6 +189,12 @@ impl Reader<'_> {
         }
     }
 
+    /// Below what time steps are not let, in families without another limit.
+    pub fn least_time_step(&self, hf: &str) -> Result<f32> {
+        let least = self.settings.scale("", hf, 1e-3)?;
+        if least < 0.0 { Err(Error::setting(self.settings.name("", hf), format!("is {least}"))) } else { Ok(least) }
+    }
+
     /// A, which safetensors store as the logarithm of its negative.
     pub fn negative_a(&mut self, short: &str, shape: &[usize]) -> Result<WeightId> {
         let transform = if self.settings.is_gguf() { Transform::None } else { Transform::NegExp };

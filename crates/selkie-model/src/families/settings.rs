@@ -213,6 +213,20 @@ impl<'a> Settings<'a> {
         }
     }
 
+    /// Switches of a GGUF file, one a layer. `None` where they are missing.
+    pub fn switches(&self, gguf: &str, n_layers: usize) -> Result<Option<Vec<bool>>> {
+        let Some((metadata, key)) = self.gguf(gguf) else { return Ok(None) };
+        let Some(found) = metadata.get(&key) else { return Ok(None) };
+        match found.as_array().and_then(|list| list.to_bools()) {
+            None => Err(Error::setting(key, "is not a list of switches")),
+            Some(list) if list.len() != n_layers => {
+                let what = format!("has {} entries, one for each of {n_layers} layers is wanted", list.len());
+                Err(Error::setting(key, what))
+            }
+            list => Ok(list),
+        }
+    }
+
     /// Words, one a layer. `None` where the field is missing.
     pub fn words(&self, hf: &str, n_layers: usize) -> Result<Option<Vec<&'a str>>> {
         let Some(found) = self.field(hf) else { return Ok(None) };

@@ -86,9 +86,10 @@ impl<'a> Tensors<'a> {
     /// What the file may call `short`, which is a name, or `blk.N.` and a name; the likeliest first.
     fn candidates(&self, short: &str) -> Vec<String> {
         let Some(prefix) = &self.prefix else {
-            // Some converters left the ending off.
+            // Some converters left the ending off, or called LFM2's last norm after its first.
             let bare = short.strip_suffix(".weight").map(str::to_owned);
-            return [short.to_owned()].into_iter().chain(bare).collect();
+            let old = (short == "output_norm.weight").then(|| "token_embd_norm.weight".to_owned());
+            return [short.to_owned()].into_iter().chain(old).chain(bare).collect();
         };
         let (place, name) = match short.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) {
             Some((n, name)) => (format!("{prefix}layers.{n}."), name),

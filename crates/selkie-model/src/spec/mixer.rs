@@ -1,9 +1,7 @@
 //! What mixes positions: attention and the recurrent layers.
 
-use super::{Linear, LowRank, Norm};
+use super::{CssdShape, DeltaShape, InputRule, Linear, LowRank, Mamba3Shape, Norm, SsdShape};
 use crate::weights::WeightId;
-
-pub use crate::reference::ops::{CssdShape, DecayActivation, DeltaShape, InputRule, Mamba3Shape, SsdShape};
 
 /// What mixes positions.
 #[derive(Clone, Debug)]
@@ -154,18 +152,6 @@ pub struct Mamba1 {
     pub out: Linear,
 }
 
-impl SsdShape {
-    /// Width of the inputs: all heads.
-    pub fn d_inner(&self) -> usize {
-        self.n_heads * self.head_dim
-    }
-
-    /// Width of the convolved row: inputs, B and C.
-    pub fn width(&self) -> usize {
-        self.d_inner() + 2 * self.n_groups * self.d_state
-    }
-}
-
 /// Mamba-2 (SSD). Paper: <https://arxiv.org/abs/2405.21060>.
 #[derive(Clone, Debug)]
 pub struct Mamba2 {
@@ -195,13 +181,6 @@ pub struct Mamba2 {
     pub norm_before_gate: bool,
     /// Back to the stream, `[d_model, d_inner]`.
     pub out: Linear,
-}
-
-impl Mamba3Shape {
-    /// Width of the inputs: all heads.
-    pub fn d_inner(&self) -> usize {
-        self.n_heads * self.head_dim
-    }
 }
 
 /// The published Mamba-3. Paper: <https://arxiv.org/abs/2603.15569>.
@@ -256,18 +235,6 @@ pub struct Mimo {
     pub o: WeightId,
 }
 
-impl CssdShape {
-    /// Width of the inputs: all heads.
-    pub fn d_inner(&self) -> usize {
-        self.n_heads * self.head_dim
-    }
-
-    /// Width of the convolved row: inputs, B and C, the latter of real and imaginary parts.
-    pub fn width(&self) -> usize {
-        self.d_inner() + 4 * self.n_groups * self.d_state
-    }
-}
-
 /// Complex SSD: the layer that MBJS files call `mamba3`. No gate, no activation after the convolution.
 #[derive(Clone, Debug)]
 pub struct Cssd {
@@ -304,13 +271,6 @@ pub struct ShortConv {
     pub conv: Conv,
     /// Back to the stream, `[d_model, d_model]`.
     pub out: Linear,
-}
-
-impl DeltaShape {
-    /// Width of the result: all value heads.
-    pub fn d_inner(&self) -> usize {
-        self.n_v_heads * self.v_dim
-    }
 }
 
 /// Gated DeltaNet. Paper: <https://arxiv.org/abs/2412.06464>.

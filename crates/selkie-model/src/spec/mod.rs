@@ -5,14 +5,16 @@
 mod display;
 mod feed_forward;
 mod mixer;
+mod shape;
 
 pub use feed_forward::{
     Activation, Dense, ExpertBiases, FeedForward, Gating, GroupScore, Groups, Mixture, Routing, Score, SharedMixture,
 };
 pub use mixer::{
-    Attention, Branch, Conv, Cssd, CssdShape, DecayActivation, DeltaNet, DeltaShape, InputRule, LatentAttention,
-    Mamba1, Mamba2, Mamba3, Mamba3Shape, Mimo, Mixer, SharedBlock, ShortConv, SsdShape,
+    Attention, Branch, Conv, Cssd, DeltaNet, LatentAttention, Mamba1, Mamba2, Mamba3, Mimo, Mixer, SharedBlock,
+    ShortConv,
 };
+pub use shape::{CssdShape, DecayActivation, DeltaShape, InputRule, Mamba3Shape, SsdShape};
 
 use crate::{
     rope::RopeSpec,
@@ -51,6 +53,18 @@ pub struct ModelSpec {
 }
 
 impl ModelSpec {
+    /// Whether any layer attends to positions, and so keeps all of them.
+    pub fn has_attention(&self) -> bool {
+        fn attends(mixer: &Mixer) -> bool {
+            match mixer {
+                Mixer::Attention(_) | Mixer::LatentAttention(_) => true,
+                Mixer::Parallel(branches) => branches.iter().any(|branch| attends(&branch.mixer)),
+                _ => false,
+            }
+        }
+        self.layers.iter().any(|l| l.shared.is_some() || l.mixer.as_ref().is_some_and(|block| attends(&block.inner)))
+    }
+
     /// Bytes of weights that one token reads: of an embedding that is not the head one row, of experts those used.
     pub fn bytes_per_token(&self) -> u64 {
         let mut bytes: u64 = self.weights.iter().map(|(_, w)| w.bytes()).sum();

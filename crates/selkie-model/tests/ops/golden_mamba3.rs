@@ -4,9 +4,12 @@
 
 use selkie_model::{reference::ops::*, rope::Pairing, spec::Activation};
 
-use crate::support::{Golden, inverse_softplus, near, swap_axes};
+use crate::support::{Gathered, Golden, columns, inverse_softplus, near, put_columns, swap_axes};
 
 const BOUND: f64 = 5e-7;
+
+/// Of the norm before the gates.
+const NORM_EPS: f64 = 1e-5;
 
 /// One head of one entry of a batch.
 struct Head {
@@ -22,18 +25,7 @@ struct Head {
     c_bias: Vec<f64>,
     d: Vec<f64>,
     mimo_x: Option<Vec<f64>>,
-    state: States,
-}
-
-/// Angles, s, k and x.
-#[derive(Clone)]
-struct States([Vec<f64>; 4]);
-
-impl States {
-    fn lend(&mut self) -> Mamba3State<'_, f64> {
-        let [angle, s, k, x] = &mut self.0;
-        Mamba3State { angle, s, k, x }
-    }
+    state: Mamba3Values<f64>,
 }
 
 /// The `a` of which `activation` makes this rate.
@@ -52,7 +44,7 @@ impl Head {
     }
 
     /// By steps, or by chunks of some rows.
-    fn run(&self, chunk: Option<usize>) -> (Vec<f64>, States) {
+    fn run(&self, chunk: Option<usize>) -> (Vec<f64>, Mamba3Values<f64>) {
         let mut state = self.state.clone();
         let Self { shape, x, b, c, dt, a, trap, angle, .. } = self;
         let y = match chunk {
@@ -60,6 +52,13 @@ impl Head {
             Some(chunk) => mamba3_chunked(x, b, c, dt, a, trap, angle, &self.params(), shape, state.lend(), chunk),
         };
         (y, state)
+    }
+
+    /// From the gradient of the result alone: the files have none of the states after.
+    fn backward(&self, dy: &[f64]) -> Mamba3Gradients<f64> {
+        let Self { shape, x, b, c, dt, a, trap, angle, state, .. } = self;
+        let none = Mamba3Values::zeros(shape);
+        mamba3_backward(x, b, c, dt, a, trap, angle, &self.params(), shape, state, dy, &none)
     }
 }
 
@@ -76,8 +75,11 @@ impl File {
     }
 
     fn name(&self, case: &str, kind: &str, what: &str) -> String {
-        let small = self.mimo && what != "D";
-        format!("{case}.{kind}.{}", if small { what.to_lowercase() } else { what.to_owned() })
+        format!("{case}.{kind}.{}", self.short(what))
+    }
+
+    fn short(&self, what: &str) -> String {
+        if self.mimo && what != "D" { what.to_lowercase() } else { what.to_owned() }
     }
 
     /// Batch, length, heads and their width.
@@ -132,12 +134,12 @@ impl File {
             c_bias: own("Q_bias", rank * d_state),
             d: golden.find(&self.name(case, "in", "D")).map_or(vec![0.0], |d| vec![d[head]]),
             mimo_x: self.mimo.then(|| own("mimo_v", rank * head_dim)),
-            state: States([
-                state("angle", n_angles),
-                state("ssm", head_dim * d_state),
-                state("k", rank * d_state),
-                state("v", head_dim),
-            ]),
+            state: Mamba3Values {
+                angle: state("angle", n_angles),
+                s: state("ssm", head_dim * d_state),
+                k: state("k", rank * d_state),
+                x: state("v", head_dim),
+            },
         }
     }
 
@@ -148,12 +150,55 @@ impl File {
         entry: usize,
         activation: DecayActivation,
         chunk: Option<usize>,
-    ) -> (Vec<f64>, Vec<States>) {
+    ) -> (Vec<f64>, Vec<Mamba3Values<f64>>) {
         let [_, length, n_heads, _] = self.sizes(case);
         let heads = (0..n_heads).map(|head| self.head(case, entry, head, activation).run(chunk));
         let (y, states): (Vec<_>, Vec<_>) = heads.unzip();
         let width = y[0].len() / length;
         (swap_axes(&y.concat(), n_heads, length, width), states)
+    }
+
+    /// Gathers the gradients by the operands of all heads of one entry, from `dy` `[length, heads, rank, head_dim]`.
+    fn gather(&self, case: &str, entry: usize, activation: DecayActivation, dy: &[f64], into: &mut Gathered) {
+        let [_, length, n_heads, head_dim] = self.sizes(case);
+        let zeros = |what: &str| vec![0.0; self.golden.entry(&self.name(case, "in", what), entry).len()];
+        let [mut dv, mut dk, mut dq, mut dangles] = ["V", "K", "Q", "Angles"].map(zeros);
+        let (mut of_rows, mut of_heads) = ([const { vec![] }; 3], [const { vec![] }; 4]);
+        let mut of_states = [const { vec![] }; 4];
+        for index in 0..n_heads {
+            let head = self.head(case, entry, index, activation);
+            let Mamba3Shape { d_state, rank, n_angles, .. } = head.shape;
+            let g = head.backward(&every(dy, n_heads, index, rank * head_dim));
+            put_columns(&mut dv, n_heads * head_dim, index * head_dim..(index + 1) * head_dim, &g.x);
+            put_columns(&mut dangles, n_heads * n_angles, index * n_angles..(index + 1) * n_angles, &g.angle);
+            let width = dk.len() / (length * rank);
+            let group = index * (width / d_state) / n_heads;
+            let own = group * d_state..(group + 1) * d_state;
+            for (all, d) in [(&mut dk, &g.b), (&mut dq, &g.c)] {
+                let sums = add(&columns(all, width, own.clone()), d, 1.0);
+                put_columns(all, width, own.clone(), &sums);
+            }
+            // From Δ and a that are raw to Δ and A·Δ.
+            for t in 0..length {
+                let (size, raw) = (softplus(head.dt[t]), head.a[t]);
+                let dlog_decay = -g.a[t] / (size * activation.derivative(raw));
+                of_rows[0].push(dlog_decay);
+                of_rows[1].push(g.dt[t] / softplus_derivative(head.dt[t]) + activation.of(raw) * dlog_decay);
+                of_rows[2].push(g.trap[t]);
+            }
+            let own = [g.b_bias, g.c_bias, g.d, g.mimo_x.unwrap_or_default()];
+            of_heads.iter_mut().zip(own).for_each(|(all, d)| all.extend(d));
+            let own = [g.state.angle, g.state.s, g.state.k, g.state.x];
+            of_states.iter_mut().zip(own).for_each(|(all, d)| all.extend(d));
+        }
+        let mut push = |what: &str, values: &[f64]| into.push(&self.short(what), values);
+        let own = [("V", &dv), ("K", &dk), ("Q", &dq), ("Angles", &dangles)];
+        own.iter().for_each(|(what, values)| push(what, values));
+        ["ADT", "DT", "Trap"].iter().zip(&of_rows).for_each(|(what, values)| push(what, values));
+        let states = ["angle_state", "ssm_state", "k_state", "v_state"];
+        states.iter().zip(&of_states).for_each(|(what, values)| push(what, values));
+        let shared = ["K_bias", "Q_bias", "D", "mimo_v"];
+        shared.iter().zip(&of_heads).for_each(|(what, values)| into.add(&self.short(what), values));
     }
 }
 
@@ -162,11 +207,10 @@ fn every(values: &[f64], heads: usize, head: usize, width: usize) -> Vec<f64> {
     values.chunks_exact(width).skip(head).step_by(heads).flatten().copied().collect()
 }
 
-/// Each way to raise a raw decay, by steps and by chunks.
-fn ways() -> impl Iterator<Item = (DecayActivation, Option<usize>)> {
-    let activations = [DecayActivation::Softplus, DecayActivation::HeavyTail];
-    activations.into_iter().flat_map(|a| [None, Some(1), Some(4), Some(64)].map(|chunk| (a, chunk)))
-}
+const ACTIVATIONS: [DecayActivation; 2] = [DecayActivation::Softplus, DecayActivation::HeavyTail];
+
+/// By steps, and by chunks of so many rows.
+const CHUNKS: [Option<usize>; 4] = [None, Some(1), Some(4), Some(64)];
 
 #[test]
 fn single_input() {
@@ -174,18 +218,32 @@ fn single_input() {
     let golden = &file.golden;
     for case in golden.cases() {
         let name = |name: &str| format!("{case}.{name}");
-        for (activation, chunk) in ways() {
+        for activation in ACTIVATIONS {
+            let mut gathered = Gathered::default();
             for entry in 0..file.sizes(&case)[0] {
-                let (mut y, states) = file.run(&case, entry, activation, chunk);
-                for (i, what) in ["angle", "ssm", "k", "v"].iter().enumerate() {
-                    let got: Vec<f64> = states.iter().flat_map(|s| s.0[i].clone()).collect();
-                    near(&got, &golden.entry(&name(&format!("out.{what}_state")), entry), BOUND, &name(what));
+                let of = |what: &str| golden.entry(&name(what), entry);
+                let gate = golden.has(&name("in.Z")).then(|| of("in.Z"));
+                for chunk in CHUNKS {
+                    let (y, states) = file.run(&case, entry, activation, chunk);
+                    type Part = fn(&Mamba3Values<f64>) -> &Vec<f64>;
+                    let parts: [(&str, Part); 4] =
+                        [("angle", |s| &s.angle), ("ssm", |s| &s.s), ("k", |s| &s.k), ("v", |s| &s.x)];
+                    for (what, part) in parts {
+                        let got: Vec<f64> = states.iter().flat_map(|s| part(s).clone()).collect();
+                        near(&got, &of(&format!("out.{what}_state")), BOUND, &name(what));
+                    }
+                    let gated = gate.as_ref().map_or(y.clone(), |gate| glu(gate, &y, Activation::Silu));
+                    near(&gated, &of("out.y"), BOUND, &case);
                 }
-                if golden.has(&name("in.Z")) {
-                    y = glu(&golden.entry(&name("in.Z"), entry), &y, Activation::Silu);
-                }
-                near(&y, &golden.entry(&name("out.y"), entry), BOUND, &case);
+                let (y, _) = file.run(&case, entry, activation, None);
+                let (dz, dy) = match &gate {
+                    Some(gate) => glu_backward(gate, &y, Activation::Silu, &of("grad_out.y")),
+                    None => (vec![], of("grad_out.y")),
+                };
+                gathered.push("Z", &dz);
+                file.gather(&case, entry, activation, &dy, &mut gathered);
             }
+            gathered.check(golden, &case, BOUND);
         }
     }
 }
@@ -200,32 +258,48 @@ fn several_inputs() {
         let name = |name: &str| format!("{case}.{name}");
         let [batch, _, n_heads, head_dim] = file.sizes(&case);
         pairings.push(file.pairing(&case));
-        for (activation, chunk) in ways() {
+        let [mimo_z, mimo_o] = ["in.mimo_z", "in.mimo_o"].map(|what| golden.get(&name(what)));
+        let rank = mimo_z.len() / (n_heads * head_dim);
+        // One weight for all ranks of a head, there.
+        let norm = golden.find(&name("in.norm_weight"));
+        let norm: Option<Vec<f64>> =
+            norm.map(|weight| weight.chunks_exact(head_dim).flat_map(|w| w.repeat(rank)).collect());
+        norms += usize::from(norm.is_some());
+        for activation in ACTIVATIONS {
+            let mut gathered = Gathered::default();
             for entry in 0..batch {
-                let (mut y, states) = file.run(&case, entry, activation, chunk);
-                // [heads, d_state, head_dim] there.
-                let wanted = golden.entry(&name("out.ssm_state"), entry);
-                let each = wanted.len() / n_heads;
-                for (states, wanted) in states.iter().zip(wanted.chunks_exact(each)) {
-                    near(&states.0[1], &swap_axes(wanted, each / head_dim, head_dim, 1), BOUND, &name("state"));
+                let of = |what: &str| golden.entry(&name(what), entry);
+                let normed = |y: &[f64]| norm.as_ref().map_or(y.to_vec(), |w| rms_norm(y, w, head_dim, NORM_EPS));
+                let gate = rank_expand(&of("in.z"), &mimo_z, n_heads, head_dim);
+                for chunk in CHUNKS {
+                    let (y, states) = file.run(&case, entry, activation, chunk);
+                    // [heads, d_state, head_dim] there.
+                    let wanted = of("out.ssm_state");
+                    let each = wanted.len() / n_heads;
+                    for (states, wanted) in states.iter().zip(wanted.chunks_exact(each)) {
+                        near(&states.s, &swap_axes(wanted, each / head_dim, head_dim, 1), BOUND, &name("state"));
+                    }
+                    let gated = glu(&gate, &normed(&y), Activation::Silu);
+                    near(&rank_reduce(&gated, &mimo_o, n_heads, head_dim), &of("out.y"), BOUND, &case);
                 }
-                if golden.has(&name("in.norm_weight")) {
-                    let weight = golden.get(&name("in.norm_weight"));
-                    let rank = y.len() / golden.entry(&name("in.v"), entry).len();
-                    let weight: Vec<f64> = weight.chunks_exact(head_dim).flat_map(|w| w.repeat(rank)).collect();
-                    y = rms_norm(&y, &weight, head_dim, 1e-5);
-                    norms += 1;
+
+                let (y, _) = file.run(&case, entry, activation, None);
+                let gated = glu(&gate, &normed(&y), Activation::Silu);
+                let (dgated, do_) = rank_reduce_backward(&gated, &mimo_o, n_heads, head_dim, &of("grad_out.y"));
+                gathered.add("mimo_o", &do_);
+                let (dgate, mut dy) = glu_backward(&gate, &normed(&y), Activation::Silu, &dgated);
+                let (dz, dmimo_z) = rank_expand_backward(&of("in.z"), &mimo_z, n_heads, head_dim, &dgate);
+                gathered.push("z", &dz);
+                gathered.add("mimo_z", &dmimo_z);
+                if let Some(weight) = &norm {
+                    let (dx, dweight) = rms_norm_backward(&y, weight, head_dim, NORM_EPS, &dy);
+                    let ones = vec![1.0; dweight.len()];
+                    gathered.add("norm_weight", &rank_reduce(&dweight, &ones, n_heads, head_dim));
+                    dy = dx;
                 }
-                let z = rank_expand(
-                    &golden.entry(&name("in.z"), entry),
-                    &golden.get(&name("in.mimo_z")),
-                    n_heads,
-                    head_dim,
-                );
-                let y = glu(&z, &y, Activation::Silu);
-                let y = rank_reduce(&y, &golden.get(&name("in.mimo_o")), n_heads, head_dim);
-                near(&y, &golden.entry(&name("out.y"), entry), BOUND, &case);
+                file.gather(&case, entry, activation, &dy, &mut gathered);
             }
+            gathered.check(golden, &case, BOUND);
         }
     }
     assert!(pairings.contains(&Pairing::Halves) && pairings.contains(&Pairing::Interleaved) && norms > 0);

@@ -4,7 +4,7 @@ use selkie_model::{reference::ops::*, spec::Activation};
 
 use crate::{
     golden_scan::sequences,
-    support::{Golden, near, rows_of},
+    support::{Gathered, Golden, columns, near, rows_of},
 };
 
 const BOUND: f64 = 3e-7;
@@ -31,38 +31,56 @@ fn by_steps_and_by_chunks() {
         let chunk = parameters["chunk_size"].as_u64().expect("a length") as usize;
         let (a, dt_bias) = (golden.get(&name("in.A")), golden.find(&name("in.dt_bias")));
         let d = golden.find(&name("in.D")).unwrap_or_else(|| vec![0.0; n_heads]);
+        let packed = golden.has(&name("out.last_states"));
+        let mut gathered = Gathered::default();
         for entry in 0..batch {
-            let [x, b, c, dt] = ["in.x", "in.B", "in.C", "in.dt"].map(|what| golden.entry(&name(what), entry));
-            let xbc = join_heads(
-                &join_heads(&x, &b, n_heads * head_dim, n_groups * d_state),
-                &c,
-                n_heads * head_dim + n_groups * d_state,
-                n_groups * d_state,
-            );
-            let width = xbc.len() / length;
-            let (mut y, mut y_chunked) = (vec![], vec![]);
-            for (i, rows) in sequences(&golden, &case, length).into_iter().enumerate() {
-                let (xbc, dt) = (rows_of(&xbc, width, &rows), rows_of(&dt, n_heads, &rows));
-                let mut state = vec![0.0; n_heads * head_dim * d_state];
-                if golden.has(&name("in.initial_state")) {
-                    state = golden.entry(&name("in.initial_state"), entry);
-                }
-                let mut state_chunked = state.clone();
+            let [x, b, c, dt, dy] =
+                ["in.x", "in.B", "in.C", "in.dt", "grad_out.y"].map(|what| golden.entry(&name(what), entry));
+            let (x_width, bc_width) = (n_heads * head_dim, n_groups * d_state);
+            let xbc = join_heads(&join_heads(&x, &b, x_width, bc_width), &c, x_width + bc_width, bc_width);
+            let width = x_width + 2 * bc_width;
+            let gate = golden.has(&name("in.z")).then(|| golden.entry(&name("in.z"), entry));
+            let (mut y, mut y_chunked, mut parts) = (vec![], vec![], vec![]);
+            for (i, range) in sequences(&golden, &case, length).into_iter().enumerate() {
+                let states = |what: &str| match packed {
+                    true => golden.entry(&name(&format!("{what}s")), i),
+                    false => golden.entry(&name(what), entry),
+                };
+                let (xbc, dt) = (rows_of(&xbc, width, &range), rows_of(&dt, n_heads, &range));
+                let begin = golden.has(&name("in.initial_state"));
+                let before = if begin { states("in.initial_state") } else { vec![0.0; x_width * d_state] };
+                let (mut state, mut state_chunked) = (before.clone(), before.clone());
                 y.extend(ssd(xbc, dt, &a, &d, dt_bias.as_deref(), &shape, &mut state));
                 y_chunked.extend(ssd_chunked(xbc, dt, &a, &d, dt_bias.as_deref(), &shape, &mut state_chunked, chunk));
-                let last = match golden.has(&name("out.last_states")) {
-                    true => golden.entry(&name("out.last_states"), i),
-                    false => golden.entry(&name("out.last_state"), entry),
-                };
-                near(&state, &last, BOUND, &name("state"));
-                near(&state_chunked, &last, BOUND, &name("state of chunks"));
+                near(&state, &states("out.last_state"), BOUND, &name("state"));
+                near(&state_chunked, &states("out.last_state"), BOUND, &name("state of chunks"));
+                parts.push((range, before, states("grad_out.last_state")));
             }
-            let wanted = golden.entry(&name("out.y"), entry);
-            for (y, how) in [(y, "steps"), (y_chunked, "chunks")] {
-                let gated = golden.has(&name("in.z"));
-                let y = if gated { glu(&golden.entry(&name("in.z"), entry), &y, Activation::Silu) } else { y };
-                near(&y, &wanted, BOUND, &name(how));
+            let gated = |y: &[f64]| gate.as_ref().map_or(y.to_vec(), |gate| glu(gate, y, Activation::Silu));
+            for (y, how) in [(&y, "steps"), (&y_chunked, "chunks")] {
+                near(&gated(y), &golden.entry(&name("out.y"), entry), BOUND, &name(how));
+            }
+
+            let (dz, dy) = match &gate {
+                Some(gate) => glu_backward(gate, &y, Activation::Silu, &dy),
+                None => (vec![], dy),
+            };
+            gathered.push("z", &dz);
+            for (range, before, dstate) in &parts {
+                let (xbc, dt) = (rows_of(&xbc, width, range), rows_of(&dt, n_heads, range));
+                let dy = rows_of(&dy, x_width, range);
+                let g = ssd_backward(xbc, dt, &a, &d, dt_bias.as_deref(), &shape, before, dy, dstate);
+                let (x, b) = (0..x_width, x_width..x_width + bc_width);
+                for (what, own) in [("x", x), ("B", b.clone()), ("C", b.end..width)] {
+                    gathered.push(what, &columns(&g.xbc, width, own));
+                }
+                gathered.push("dt", &g.dt);
+                gathered.push("initial_state", &g.state);
+                for (what, values) in [("A", &g.a), ("D", &g.d), ("dt_bias", &g.dt_bias)] {
+                    gathered.add(what, values);
+                }
             }
         }
+        gathered.check(&golden, &case, BOUND);
     }
 }

@@ -1,6 +1,6 @@
 //! Golden files, seeded values, and what "equal" means.
 
-use std::{fs, ops::Range, rc::Rc};
+use std::{collections::BTreeMap, fs, ops::Range, rc::Rc};
 
 use selkie_formats::{Checkpoint, DType, MemorySource, Tensor, quant};
 use selkie_model::LoadedWeight;
@@ -56,10 +56,52 @@ impl Golden {
         values[entry * each..][..each].to_vec()
     }
 
+    /// What the gradients of a case are by.
+    fn gradients(&self, case: &str) -> Vec<&str> {
+        let start = format!("{case}.grad.");
+        self.file.tensors().iter().filter_map(|t| t.name.strip_prefix(&start)).collect()
+    }
+
     /// Integers.
     pub fn ints(&self, name: &str) -> Vec<i32> {
         let bytes = pollster::block_on(self.file.load(name)).expect("a golden tensor").bytes;
         bytes.chunks_exact(4).map(|b| i32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+    }
+}
+
+/// The gradients of a case, gathered over a batch.
+#[derive(Default)]
+pub struct Gathered(BTreeMap<String, Vec<f64>>);
+
+impl Gathered {
+    /// By what an entry has for itself: entry after entry.
+    pub fn push(&mut self, name: &str, values: &[f64]) {
+        self.0.entry(name.to_owned()).or_default().extend(values);
+    }
+
+    /// By what all entries share.
+    pub fn add(&mut self, name: &str, values: &[f64]) {
+        let sums = self.0.entry(name.to_owned()).or_insert_with(|| vec![0.0; values.len()]);
+        assert_eq!(sums.len(), values.len());
+        sums.iter_mut().zip(values).for_each(|(sum, v)| *sum += v);
+    }
+
+    /// Every gradient that the file has is there, and right.
+    #[track_caller]
+    pub fn check(&self, golden: &Golden, case: &str, tolerance: f64) {
+        let names = golden.gradients(case);
+        assert!(!names.is_empty());
+        for name in names {
+            let got = self.0.get(name).unwrap_or_else(|| panic!("{case}: no gradient by {name}"));
+            let wanted = golden.get(&format!("{case}.grad.{name}"));
+            // Decays and rotations do nothing to a first token that nothing came before.
+            let none = |values: &[f64]| values.iter().all(|v| v.abs() < 1e-12);
+            if case == "one_token" && none(&wanted) {
+                assert!(none(got), "{case}.grad.{name}");
+            } else {
+                near(got, &wanted, tolerance, &format!("{case}.grad.{name}"));
+            }
+        }
     }
 }
 
@@ -127,6 +169,17 @@ pub fn check_gradient_with(
         })
         .collect();
     near(gradient, &differences, bound, what);
+}
+
+/// As [`check_gradient`], of a loss of several operands: each with its name, where it is, and the gradient by it.
+#[track_caller]
+pub fn check_gradients(what: &str, operands: Vec<(&str, Vec<f64>, Vec<f64>)>, loss: impl Fn(&[&[f64]]) -> f64) {
+    for (i, (name, value, gradient)) in operands.iter().enumerate() {
+        check_gradient(&format!("{name} of {what}"), value, gradient, |moved| {
+            let values = operands.iter().enumerate().map(|(j, (_, value, _))| if i == j { moved } else { &value[..] });
+            loss(&values.collect::<Vec<_>>())
+        });
+    }
 }
 
 /// `[a, b, width]` to `[b, a, width]`.

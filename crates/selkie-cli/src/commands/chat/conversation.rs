@@ -48,10 +48,7 @@ impl Conversation {
         let mut answer = Answer::new(shown);
         let generated = self.chat.say(&mut self.model, text, &self.options, &mut |event| answer.hear(event));
         answer.end()?;
-        generated.map_err(|error| match error {
-            Error::PromptTooLong { .. } => anyhow::anyhow!("{error}; {ROOM}"),
-            error => error.into(),
-        })
+        generated.map_err(with_room)
     }
 
     /// Why an answer is not whole.
@@ -105,7 +102,7 @@ impl Conversation {
             }
             Verb::Regenerate => self.regenerate()?,
             Verb::Save(path) => {
-                saved::save(&path, &self.name, &self.chat.messages)?;
+                saved::save(&path, &self.name, self.chat.snapshot(&self.model)?)?;
                 dim(&format!("the conversation is in {}", path.display()));
             }
             Verb::Load(path) => self.load(&path)?,
@@ -128,12 +125,26 @@ impl Conversation {
 
     fn load(&mut self, path: &Path) -> Result<()> {
         let saved = saved::load(path)?;
-        if saved.model != self.name {
-            terminal::note(format_args!("warning: it was held with {}, and goes on with {}", saved.model, self.name));
+        match saved.state {
+            Some(state) => self.chat.restore(&self.model, &state).map_err(with_room)?,
+            None => {
+                if saved.model != self.name {
+                    let (then, now) = (saved.model, &self.name);
+                    terminal::note(format_args!("warning: it was held with {then}, and goes on with {now}"));
+                }
+                self.chat.messages = saved.messages;
+            }
         }
-        self.chat.messages = saved.messages;
         dim(&format!("the conversation of {} goes on", path.display()));
         Ok(())
+    }
+}
+
+/// The error, with what helps against it.
+fn with_room(error: Error) -> anyhow::Error {
+    match error {
+        Error::PromptTooLong { .. } => anyhow::anyhow!("{error}; {ROOM}"),
+        error => error.into(),
     }
 }
 

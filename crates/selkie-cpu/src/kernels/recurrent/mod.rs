@@ -4,8 +4,10 @@
 //! order that its kernel reads; a state belongs to one sequence, and knows how to go on and how to forget the last tokens.
 //! Rows are those of one sequence; sequences of a batch are run one after another.
 
+pub(crate) mod chunk;
 pub(crate) mod conv;
 pub(crate) mod selective_scan;
+pub(crate) mod ssd;
 pub(crate) mod state;
 
 use crate::error::{Error, Result, expect};

@@ -4,6 +4,8 @@
 //! of vectors, and everything but the decays' exponentials is a few instructions.
 #![allow(unsafe_code)]
 
+use std::ops::Range;
+
 use super::state::{Recurrence, RecurrentState};
 use crate::{
     Pool,
@@ -21,8 +23,8 @@ const BLOCK: usize = 16;
 /// Values of states, times tokens, in a task: some 5 us of work.
 const GRAIN: usize = 16 << 10;
 
-/// Rows of inputs that are asked for ahead of time: they are too far apart for the hardware to guess.
-const AHEAD: usize = 4;
+/// Rows whose steps and inputs are prepared at once: their memory is far apart, and waited for together.
+const TILE: usize = 8;
 
 /// How the input enters the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,14 +113,12 @@ impl Recurrence for SelectiveScan {
         let grain = GRAIN / (rows * BLOCK * self.d_state).max(1);
         pool.split(self.channels.div_ceil(BLOCK), grain, |blocks| {
             let (out, state) = (out, &state);
-            for block in blocks {
-                // SAFETY: the plane has these blocks, and no other task has this one.
-                let state = unsafe {
-                    let first = state.0.add(block * BLOCK * self.d_state);
-                    std::slice::from_raw_parts_mut(first, BLOCK * self.d_state)
-                };
-                isa.run(Block { scan: self, block, rows, x, dt, b, c, state, out });
-            }
+            // SAFETY: the plane has these blocks, and no other task has them.
+            let states = unsafe {
+                let first = state.0.add(blocks.start * BLOCK * self.d_state);
+                std::slice::from_raw_parts_mut(first, blocks.len() * BLOCK * self.d_state)
+            };
+            isa.run(Blocks { scan: self, blocks, rows, x, dt, b, c, states, out });
         });
     }
 
@@ -131,84 +131,109 @@ impl Recurrence for SelectiveScan {
     }
 }
 
-/// All rows of a block of channels.
-struct Block<'a> {
+/// All rows of some blocks of channels.
+struct Blocks<'a> {
     scan: &'a SelectiveScan,
-    block: usize,
+    blocks: Range<usize>,
     rows: usize,
     x: &'a [f32],
     dt: &'a [f32],
     b: &'a [f32],
     c: &'a [f32],
-    state: &'a mut [f32],
+    states: &'a mut [f32],
     out: Shared<f32>,
 }
 
-impl Kernel for Block<'_> {
+impl Kernel for Blocks<'_> {
     type Output = ();
     #[inline(always)]
-    fn run<S: Simd>(self, s: S) {
-        match (S::LANES, self.scan.rule) {
-            (16, InputRule::Euler) => self.all::<S, 1, false>(s),
-            (16, InputRule::ZeroOrderHold) => self.all::<S, 1, true>(s),
-            (8, InputRule::Euler) => self.all::<S, 2, false>(s),
-            (8, InputRule::ZeroOrderHold) => self.all::<S, 2, true>(s),
-            (_, InputRule::Euler) => self.all::<S, 4, false>(s),
-            (_, InputRule::ZeroOrderHold) => self.all::<S, 4, true>(s),
+    fn run<S: Simd>(mut self, s: S) {
+        let len = BLOCK * self.scan.d_state;
+        // Tiles of rows outside: their pages stay known while all blocks pass.
+        for first in (0..self.rows).step_by(TILE) {
+            let rows = first..(first + TILE).min(self.rows);
+            for (i, block) in self.blocks.clone().enumerate() {
+                let at = i * len..(i + 1) * len;
+                match (S::LANES, self.scan.rule) {
+                    (16, InputRule::Euler) => self.tile::<S, 1, false>(s, block, at, rows.clone()),
+                    (16, InputRule::ZeroOrderHold) => self.tile::<S, 1, true>(s, block, at, rows.clone()),
+                    (8, InputRule::Euler) => self.tile::<S, 2, false>(s, block, at, rows.clone()),
+                    (8, InputRule::ZeroOrderHold) => self.tile::<S, 2, true>(s, block, at, rows.clone()),
+                    (_, InputRule::Euler) => self.tile::<S, 4, false>(s, block, at, rows.clone()),
+                    (_, InputRule::ZeroOrderHold) => self.tile::<S, 4, true>(s, block, at, rows.clone()),
+                }
+            }
         }
     }
 }
 
-impl Block<'_> {
-    /// `V` vectors are a block of channels.
+impl Blocks<'_> {
+    /// A tile of rows of one block, which is `V` vectors wide and whose states are at `at`.
     #[inline(always)]
     #[allow(clippy::needless_range_loop, reason = "the arrays are registers, and walked together")]
-    fn all<S: Simd, const V: usize, const HOLD: bool>(self, s: S) {
-        let Block { scan, block, rows, x, dt, b, c, state, out } = self;
+    fn tile<S: Simd, const V: usize, const HOLD: bool>(
+        &mut self,
+        s: S,
+        block: usize,
+        at: Range<usize>,
+        rows: Range<usize>,
+    ) {
+        let Blocks { scan, x, dt, b, c, ref mut states, out, .. } = *self;
         let (channels, d_state) = (scan.channels, scan.d_state);
-        let from = block * BLOCK;
-        let to = (from + BLOCK).min(channels);
-        let rates = &scan.rate[from * d_state..][..BLOCK * d_state];
-        let inverses = if HOLD { &scan.inverse[from * d_state..][..BLOCK * d_state] } else { &[] };
-        for row in 0..rows {
-            let at = row * channels;
-            let ahead = at + AHEAD * channels + from;
-            s.prefetch(x.as_ptr().wrapping_add(ahead).cast());
-            s.prefetch(dt.as_ptr().wrapping_add(ahead).cast());
-            let mut steps = [s.splat(0.0); V];
-            let mut inputs = [s.splat(0.0); V];
+        let state = &mut states[at];
+        let first = block * BLOCK;
+        let rates = &scan.rate[first * d_state..][..BLOCK * d_state];
+        let inverses = if HOLD { &scan.inverse[first * d_state..][..BLOCK * d_state] } else { &[] };
+        // The columns of each vector.
+        let mut columns = [(0, 0); V];
+        for v in 0..V {
+            columns[v] = ((first + v * S::LANES).min(channels), (first + (v + 1) * S::LANES).min(channels));
+        }
+        let mut steps = [[s.splat(0.0); V]; TILE];
+        let mut inputs = [[s.splat(0.0); V]; TILE];
+        for (i, row) in rows.clone().enumerate() {
+            for v in 0..V {
+                let (from, to) = (row * channels + columns[v].0, row * channels + columns[v].1);
+                inputs[i][v] = load_some(s, &x[from..to]);
+                steps[i][v] = math::softplus(s, load_some(s, &dt[from..to]));
+            }
+        }
+        for (i, row) in rows.enumerate() {
+            let (steps, mut inputs) = (steps[i], inputs[i]);
             let mut sums = [s.splat(0.0); V];
             for v in 0..V {
-                let (from, to) = ((from + v * S::LANES).min(to), (from + (v + 1) * S::LANES).min(to));
-                let value = load_some(s, &x[at + from..at + to]);
-                steps[v] = math::softplus(s, load_some(s, &dt[at + from..at + to]));
-                inputs[v] = if HOLD { value } else { s.mul(steps[v], value) };
-                sums[v] = s.mul(load_some(s, &scan.d[from..to]), value);
+                sums[v] = s.mul(load_some(s, &scan.d[columns[v].0..columns[v].1]), inputs[v]);
+                inputs[v] = if HOLD { inputs[v] } else { s.mul(steps[v], inputs[v]) };
             }
             let (b, c) = (&b[row * d_state..][..d_state], &c[row * d_state..][..d_state]);
             for n in 0..d_state {
                 let (b, c) = (s.splat(b[n]), s.splat(c[n]));
-                for v in 0..V {
-                    let i = n * BLOCK + v * S::LANES;
-                    // SAFETY: the state and the rates are `d_state` blocks, each V vectors.
-                    unsafe {
-                        let h = state.as_mut_ptr().add(i);
-                        let (scale, m) = math::exp2_parts(s, s.mul(steps[v], s.load(rates.as_ptr().add(i))));
+                let at = n * BLOCK;
+                // SAFETY: the state, the rates and the inverses are `d_state` blocks, each V vectors.
+                unsafe {
+                    let mut decays = [s.splat(0.0); V];
+                    for v in 0..V {
+                        decays[v] = s.mul(steps[v], s.load(rates.as_ptr().add(at + v * S::LANES)));
+                    }
+                    let (scales, m) = math::exp2_parts(s, decays);
+                    for v in 0..V {
+                        let h = state.as_mut_ptr().add(at + v * S::LANES);
                         let mut input = s.mul(inputs[v], b);
                         if HOLD {
-                            let less_one = s.fma(scale, m, s.sub(scale, s.splat(1.0)));
-                            input = s.mul(input, s.mul(less_one, s.load(inverses.as_ptr().add(i))));
+                            let less_one = s.fma(scales[v], m[v], s.sub(scales[v], s.splat(1.0)));
+                            let inverse = s.load(inverses.as_ptr().add(at + v * S::LANES));
+                            input = s.mul(input, s.mul(less_one, inverse));
                         }
-                        let next = s.fma(s.fma(scale, m, scale), s.load(h), input);
+                        let next = s.fma(s.fma(scales[v], m[v], scales[v]), s.load(h), input);
                         s.store(h, next);
                         sums[v] = s.fma(next, c, sums[v]);
                     }
                 }
             }
             for v in 0..V {
-                let (from, to) = ((from + v * S::LANES).min(to), (from + (v + 1) * S::LANES).min(to));
+                let (from, to) = columns[v];
                 // SAFETY: the result has these columns of this row, and no other task writes them.
-                let out = unsafe { std::slice::from_raw_parts_mut(out.0.add(at + from), to - from) };
+                let out = unsafe { std::slice::from_raw_parts_mut(out.0.add(row * channels + from), to - from) };
                 store_some(s, out, sums[v]);
             }
         }

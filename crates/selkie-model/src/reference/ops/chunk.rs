@@ -11,7 +11,7 @@ pub(super) struct Chunk<'a, T> {
     pub k: &'a [T],
     /// `[rows, rank, head_dim]`.
     pub v: &'a [T],
-    /// `[rows]`, none positive: the states decay by `e` to this power on entering a row.
+    /// `[rows]`: the states decay by `e` to this power on entering a row.
     pub log_decay: &'a [T],
     /// `[rows]`: multiplies a row's `v · kᵀ`.
     pub scale: &'a [T],

@@ -7,39 +7,11 @@ use super::{
     chunk::{Chunk, scan_chunk},
     rope, sigmoid, softplus,
 };
-use crate::{reference::Real, rope::Pairing};
-
-/// The sizes and constants of a [`mamba3`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Mamba3Shape {
-    /// Heads.
-    pub n_heads: usize,
-    /// Width of a head.
-    pub head_dim: usize,
-    /// Groups of heads that share B and C; head `h` belongs to group `h · n_groups / n_heads`.
-    pub n_groups: usize,
-    /// States of one channel.
-    pub d_state: usize,
-    /// Keys, queries and inputs of a head at one row.
-    pub rank: usize,
-    /// Pairs of states that turn; at most half of the states.
-    pub n_angles: usize,
-    /// Which states are pairs: `2i` with `2i + 1`, or `i` with `i + d_state / 2`.
-    pub pairing: Pairing,
-    /// How the raw decay becomes positive.
-    pub a_activation: DecayActivation,
-    /// Least rate of decay.
-    pub a_floor: f32,
-}
-
-/// What makes a raw rate of decay positive. A checkpoint does not say with which it was trained.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DecayActivation {
-    /// `ln(1 + eˣ)`.
-    Softplus,
-    /// `1 + x` from 0 on, `1 / (1 - x)` below.
-    HeavyTail,
-}
+use crate::{
+    reference::Real,
+    rope::Pairing,
+    spec::{DecayActivation, Mamba3Shape},
+};
 
 impl DecayActivation {
     /// The positive rate.
@@ -89,6 +61,37 @@ pub struct Mamba3State<'a, T> {
     pub k: &'a mut [T],
     /// `[n_heads, head_dim]`: the last row's input, before `mimo_x`.
     pub x: &'a mut [T],
+}
+
+/// As [`Mamba3State`], as values of its own: a state, or its gradient.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mamba3Values<T> {
+    /// `[n_heads, n_angles]`.
+    pub angle: Vec<T>,
+    /// `[n_heads, head_dim, d_state]`.
+    pub s: Vec<T>,
+    /// `[n_heads, rank, d_state]`.
+    pub k: Vec<T>,
+    /// `[n_heads, head_dim]`.
+    pub x: Vec<T>,
+}
+
+impl<T: Real> Mamba3Values<T> {
+    /// The state before a sequence.
+    pub fn zeros(shape: &Mamba3Shape) -> Self {
+        let zeros = |each: usize| vec![T::default(); shape.n_heads * each];
+        Self {
+            angle: zeros(shape.n_angles),
+            s: zeros(shape.head_dim * shape.d_state),
+            k: zeros(shape.rank * shape.d_state),
+            x: zeros(shape.head_dim),
+        }
+    }
+
+    /// For [`mamba3`] to read and write.
+    pub fn lend(&mut self) -> Mamba3State<'_, T> {
+        Mamba3State { angle: &mut self.angle, s: &mut self.s, k: &mut self.k, x: &mut self.x }
+    }
 }
 
 /// One head's scalars at one row.
@@ -149,6 +152,14 @@ impl Mamba3Shape {
             rope(&mut out[r * n..], &self.rotation(angles), self.pairing);
         }
         out
+    }
+
+    /// The states of pair `i`.
+    pub(super) fn pair(&self, i: usize) -> (usize, usize) {
+        match self.pairing {
+            Pairing::Interleaved => (2 * i, 2 * i + 1),
+            Pairing::Halves => (i, i + self.d_state / 2),
+        }
     }
 
     /// `(cos, sin)` of each of the `d_state / 2` pairs; those without an angle stay.

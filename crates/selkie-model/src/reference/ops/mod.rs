@@ -2,6 +2,10 @@
 //!
 //! `op_backward` takes what `op` took, as far as it matters, and the gradient `dy` of a loss by the op's result; it gives
 //! the gradients by the op's inputs, each in its input's shape.
+//!
+//! A recurrent op takes the rows of one sequence and the state before them, and leaves the state after them in its place.
+//! Its `op_backward` takes the state before and the gradient of the one after, and gives that of the one before too;
+//! its `op_chunked` gives the same result by products of matrices, as executors do it that have many rows at once.
 
 mod activation;
 mod attention;
@@ -14,6 +18,7 @@ mod heads;
 mod linear;
 mod loss;
 mod mamba3;
+mod mamba3_backward;
 mod mixture;
 mod norm;
 mod rope;
@@ -27,8 +32,8 @@ pub use activation::{
 };
 pub use attention::{AttentionGradients, AttentionShape, attention, attention_backward, attention_with_sinks};
 pub use conv::{ConvGradients, causal_conv, causal_conv_backward};
-pub use cssd::{CssdShape, cssd};
-pub use delta_rule::{DeltaShape, delta_rule};
+pub use cssd::{CssdGradients, cssd, cssd_backward, cssd_chunked};
+pub use delta_rule::{DeltaGradients, delta_rule, delta_rule_backward, delta_rule_chunked};
 pub use elementwise::{add, add_backward, scale, scale_backward, soft_cap, soft_cap_backward};
 pub use heads::{
     head_linear, head_linear_backward, join_heads, join_heads_backward, rank_expand, rank_expand_backward, rank_reduce,
@@ -38,13 +43,16 @@ pub use linear::{
     embed, embed_backward, linear, linear_backward, linear_backward_weight, take_rows, take_rows_backward,
 };
 pub use loss::{LossTerms, cross_entropy, cross_entropy_backward};
-pub use mamba3::{DecayActivation, Mamba3Params, Mamba3Shape, Mamba3State, mamba3, mamba3_chunked};
+pub use mamba3::{Mamba3Params, Mamba3State, Mamba3Values, mamba3, mamba3_chunked};
+pub use mamba3_backward::{Mamba3Gradients, mamba3_backward};
 pub use mixture::{ExpertGradients, MixtureGradients, mixture, mixture_backward};
 pub use norm::{layer_norm, layer_norm_backward, rms_norm, rms_norm_backward, rms_norm_plain, rms_norm_plain_backward};
 pub use rope::{rope, rope_backward};
 pub use routing::{route, route_backward};
-pub use selective_scan::{InputRule, selective_scan};
-pub use ssd::{SsdShape, ssd, ssd_chunked};
+pub use selective_scan::{ScanGradients, selective_scan, selective_scan_backward};
+pub use ssd::{SsdGradients, ssd, ssd_backward, ssd_chunked};
+
+pub use crate::spec::{CssdShape, DecayActivation, DeltaShape, InputRule, Mamba3Shape, SsdShape};
 
 use super::Real;
 

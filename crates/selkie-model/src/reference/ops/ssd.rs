@@ -5,28 +5,9 @@ use std::ops::Range;
 use super::{
     attention::dot,
     chunk::{Chunk, scan_chunk},
-    softplus,
+    softplus, softplus_derivative,
 };
-use crate::reference::Real;
-
-/// The sizes and constants of an [`ssd`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SsdShape {
-    /// Heads.
-    pub n_heads: usize,
-    /// Width of a head.
-    pub head_dim: usize,
-    /// Groups of heads that share B and C; head `h` belongs to group `h · n_groups / n_heads`.
-    pub n_groups: usize,
-    /// States of one channel.
-    pub d_state: usize,
-    /// Least step size.
-    pub dt_min: f32,
-    /// Largest step size; may be infinite.
-    pub dt_max: f32,
-    /// Whether the input is multiplied by the step size (MBJS's is not).
-    pub scale_input: bool,
-}
+use crate::{reference::Real, spec::SsdShape};
 
 impl SsdShape {
     fn columns(&self) -> Columns {
@@ -42,6 +23,13 @@ impl SsdShape {
             size if size > largest => largest,
             size => size,
         }
+    }
+
+    /// The derivative of [`step_size`](Self::step_size) by `dt`: none where it is clamped.
+    fn step_size_derivative<T: Real>(&self, dt: T, bias: Option<T>) -> T {
+        let raw = dt + bias.unwrap_or_default();
+        let clamped = self.step_size(dt, bias) != softplus(raw);
+        if clamped { T::default() } else { softplus_derivative(raw) }
     }
 
     /// What an input is multiplied by on a step of that size.
@@ -164,4 +152,98 @@ pub fn ssd_chunked<T: Real>(
         }
     }
     y
+}
+
+/// What [`ssd_backward`] gives, each in the shape of what it is the gradient of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SsdGradients<T> {
+    /// `[rows, n_heads · head_dim + 2 · n_groups · d_state]`.
+    pub xbc: Vec<T>,
+    /// `[rows, n_heads]`, of the raw values.
+    pub dt: Vec<T>,
+    /// `[n_heads]`.
+    pub a: Vec<T>,
+    /// `[n_heads]`.
+    pub d: Vec<T>,
+    /// `[n_heads]`, for a bias that is there or could be.
+    pub dt_bias: Vec<T>,
+    /// `[n_heads, head_dim, d_state]`: of the state before the first row.
+    pub state: Vec<T>,
+}
+
+/// The gradients of [`ssd`] from those of its result, `dy` `[rows, n_heads · head_dim]`, and of the state after it,
+/// `dstate`; `state` is the one before it.
+///
+/// From the last row to the first, with `dS` what comes back from the rows behind: `dS += dy · cᵀ`, `dc = Sᵀ · dy`,
+/// `dx = Δ · dS · b + d · dy`, `db = Δ · dSᵀ · x`, `dΔ = xᵀ·dS·b + a·e^{Δa}·⟨dS, S'⟩`, `da = Δ·e^{Δa}·⟨dS, S'⟩` with S' the
+/// state before the row, and for the row before `dS = e^{Δa} · dS`.
+#[expect(clippy::too_many_arguments, reason = "an op's operands, its state and their gradients")]
+pub fn ssd_backward<T: Real>(
+    xbc: &[T],
+    dt: &[T],
+    a: &[T],
+    d: &[T],
+    dt_bias: Option<&[T]>,
+    shape: &SsdShape,
+    state: &[T],
+    dy: &[T],
+    dstate: &[T],
+) -> SsdGradients<T> {
+    let &SsdShape { n_heads, head_dim, d_state, .. } = shape;
+    let columns = shape.columns();
+    let rows = dt.len() / n_heads;
+    // The states before each row, and after the last.
+    let mut states = vec![state.to_vec()];
+    for row in 0..rows {
+        let mut next = states[row].clone();
+        let (xbc, dt) = (&xbc[row * columns.width()..][..columns.width()], &dt[row * n_heads..][..n_heads]);
+        ssd(xbc, dt, a, d, dt_bias, shape, &mut next);
+        states.push(next);
+    }
+
+    let zeros = |n: usize| vec![T::default(); n];
+    let mut g = SsdGradients {
+        xbc: zeros(xbc.len()),
+        dt: zeros(dt.len()),
+        a: zeros(n_heads),
+        d: zeros(n_heads),
+        dt_bias: zeros(n_heads),
+        state: dstate.to_vec(),
+    };
+    for row in (0..rows).rev() {
+        for head in 0..n_heads {
+            let at = row * n_heads + head;
+            let (x_at, b_at, c_at) = (columns.x(row, head), columns.b(row, head), columns.c(row, head));
+            let [x, b, c] = [x_at.clone(), b_at.clone(), c_at.clone()].map(|at| &xbc[at]);
+            let bias = dt_bias.map(|b| b[head]);
+            let step_size = shape.step_size(dt[at], bias);
+            let (decay, scale) = ((step_size * a[head]).exp(), shape.input_scale(step_size));
+            let ds = &mut g.state[shape.states(head)];
+            let (before, after) = (&states[row][shape.states(head)], &states[row + 1][shape.states(head)]);
+
+            let (mut kept, mut entered) = (T::default(), T::default());
+            for p in 0..head_dim {
+                let (x, dy) = (x[p], dy[at * head_dim + p]);
+                g.d[head] += dy * x;
+                g.xbc[x_at.start + p] += d[head] * dy;
+                for n in 0..d_state {
+                    let own = p * d_state + n;
+                    ds[own] += dy * c[n];
+                    g.xbc[c_at.start + n] += dy * after[own];
+                    g.xbc[x_at.start + p] += scale * ds[own] * b[n];
+                    g.xbc[b_at.start + n] += scale * ds[own] * x;
+                    kept += ds[own] * before[own];
+                    entered += ds[own] * x * b[n];
+                    ds[own] = decay * ds[own];
+                }
+            }
+            let dlog_decay = decay * kept;
+            g.a[head] += step_size * dlog_decay;
+            let dsize = a[head] * dlog_decay + if shape.scale_input { entered } else { T::default() };
+            let draw = dsize * shape.step_size_derivative(dt[at], bias);
+            g.dt[at] = draw;
+            g.dt_bias[head] += draw;
+        }
+    }
+    g
 }
