@@ -29,7 +29,9 @@ pub use kernels::{
         ssd::{Ssd, SsdShape, SsdState},
         state::RecurrentState,
     },
-    vector::{Activation, Pairing, activate, add_scaled, gate, multiply, rms_norm, rope, scale, softmax},
+    vector::{
+        Activation, Pairing, activate, add_scaled, clamped_swiglu, gate, multiply, rms_norm, rope, scale, softmax,
+    },
 };
 pub use matrix::Matrix;
 pub use pool::Pool;
