@@ -19,13 +19,13 @@ fn dense_fixtures_exact() {
 }
 
 #[test]
-fn mixture_fixtures_exact() {
-    exact(MIXTURES);
+fn recurrent_fixtures_exact() {
+    exact(RECURRENT);
 }
 
 #[test]
-fn recurrent_fixtures_exact() {
-    exact(RECURRENT);
+fn mixture_fixtures_exact() {
+    exact(MIXTURES);
 }
 
 #[test]

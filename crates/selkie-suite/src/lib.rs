@@ -64,7 +64,31 @@ pub const MIXTURES: &[&str] = &[
 ];
 
 /// The cases of `fixtures/hf` with recurrent layers, alone or among attention.
-pub const RECURRENT: &[&str] = &["falcon-mamba", "k256-mamba2", "mamba", "mamba2-g1", "mamba2-g2"];
+pub const RECURRENT: &[&str] = &[
+    "bamba",
+    "falcon-h1",
+    "falcon-h1-normed",
+    "falcon-mamba",
+    "granitehybrid-dense",
+    "granitemoehybrid",
+    "jamba",
+    "k256-mamba2",
+    "lfm2",
+    "lfm2-moe",
+    "mamba",
+    "mamba2-g1",
+    "mamba2-g2",
+    "nemotron-h",
+    "nemotron-h-moe",
+    "qwen3next",
+    "qwen3next-dense",
+    "ssm-mamba1",
+    "ssm-mamba2",
+    "ssm-mamba3-mimo",
+    "ssm-mamba3-siso",
+    "zamba2",
+    "zamba2-two-blocks",
+];
 
 /// Runs every form of the fixture `name` on the executor that `make` makes.
 pub fn run(name: &str, make: Make<'_>) {
