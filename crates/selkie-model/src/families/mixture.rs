@@ -184,6 +184,14 @@ impl Reader<'_> {
             ),
         };
         let biases = self.expert_biases(layer, n_experts, d_ff, options)?;
+        // What safetensors have in one stack GGUF has in two.
+        gate.into_iter().for_each(|gate| self.tensors.note(&at("ffn_gate_exps.weight"), gate));
+        self.tensors.note(&at("ffn_up_exps.weight"), up);
+        self.tensors.note(&at("ffn_down_exps.weight"), down);
+        if let Some(biases) = &biases {
+            self.tensors.note(&at("ffn_gate_exps.bias"), biases.gate);
+            self.tensors.note(&at("ffn_up_exps.bias"), biases.up);
+        }
         Ok(Mixture {
             router,
             router_bias,
