@@ -25,8 +25,11 @@ pub use kernels::{
     recurrent::{
         MAX_REWIND,
         conv::{CausalConv, ConvState},
-        selective_scan::{InputRule, ScanState, SelectiveScan},
-        ssd::{Ssd, SsdShape, SsdState},
+        cssd::{Cssd, CssdState},
+        delta::{DeltaRule, DeltaState},
+        mamba3::{Mamba3, Mamba3Inputs, Mamba3Parameters, Mamba3State},
+        selective_scan::{ScanState, SelectiveScan},
+        ssd::{Ssd, SsdState},
         state::RecurrentState,
     },
     vector::{
