@@ -34,7 +34,7 @@ pub use attention::{AttentionGradients, AttentionShape, attention, attention_bac
 pub use conv::{ConvGradients, causal_conv, causal_conv_backward};
 pub use cssd::{CssdGradients, cssd, cssd_backward, cssd_chunked};
 pub use delta_rule::{DeltaGradients, delta_rule, delta_rule_backward, delta_rule_chunked};
-pub use elementwise::{add, add_backward, scale, scale_backward, soft_cap, soft_cap_backward};
+pub use elementwise::{add, add_backward, clamp, clamp_backward, scale, scale_backward, soft_cap, soft_cap_backward};
 pub use heads::{
     head_linear, head_linear_backward, join_heads, join_heads_backward, rank_expand, rank_expand_backward, rank_reduce,
     rank_reduce_backward, scale_rows, scale_rows_backward,
