@@ -125,7 +125,7 @@ impl Reader<'_> {
             a_activation: decay_activation(s, "ssm.a_activation", "")?,
             a_floor: s.scale("ssm.a_floor", "", 1e-4)?,
         };
-        let normed = s.switch("ssm.outproj_norm", "", false);
+        let normed = s.switch("ssm.outproj_norm", "", false)?;
         checked(s, Mamba3Sizes { shape, mimo: rank.is_some(), normed })
     }
 }

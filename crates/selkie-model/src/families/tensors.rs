@@ -71,11 +71,16 @@ impl<'a> Tensors<'a> {
         } else {
             // `model.` mostly, `language_model.model.` and the like where the text model is a part of several.
             let embeddings = translations(names, "token_embd");
+            let is_place = |before: &&str| before.is_empty() || before.ends_with('.');
             let prefix = checkpoint.tensors().iter().find_map(|t| {
                 let stem = t.name.strip_suffix(".weight")?;
-                let before = embeddings.iter().find_map(|name| stem.strip_suffix(name))?;
-                (before.is_empty() || before.ends_with('.')).then_some(before)
+                embeddings.iter().find_map(|name| stem.strip_suffix(name)).filter(is_place)
             });
+            // Of two tied matrices the file may have only the head: then the layers tell.
+            let headed = || checkpoint.tensors().iter().any(|t| t.name.ends_with("lm_head.weight"));
+            let first_layers =
+                || checkpoint.tensors().iter().find_map(|t| Some(&t.name[..t.name.find("layers.")?]).filter(is_place));
+            let prefix = prefix.or_else(|| headed().then(first_layers).flatten());
             let missing = || Error::MissingTensor(format!("model.{}.weight", embeddings[0]));
             Some(prefix.ok_or_else(missing)?.to_owned())
         };

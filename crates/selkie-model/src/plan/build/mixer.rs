@@ -48,6 +48,9 @@ impl Builder<'_> {
         if let Some(norm) = a.k_norm {
             k = self.norm("k", k, norm);
         }
+        if let Some(limit) = a.clip {
+            [q, k, v] = [("q", q), ("k", k), ("v", v)].map(|(name, x)| self.clamp(name, x, limit));
+        }
         if let Some(rope) = a.rope {
             q = self.rope("q", q, rope, a.head_dim);
             k = self.rope("k", k, rope, a.head_dim);
@@ -120,6 +123,12 @@ impl Builder<'_> {
     fn rope(&mut self, name: &'static str, x: BufferId, rope: usize, head_dim: usize) -> BufferId {
         let out = self.like(name, x);
         self.push(Op::Rope { x, rope, head_dim, out });
+        out
+    }
+
+    fn clamp(&mut self, name: &'static str, x: BufferId, limit: f32) -> BufferId {
+        let out = self.like(name, x);
+        self.push(Op::Clamp { x, limit, out });
         out
     }
 
