@@ -1,75 +1,21 @@
 //! Families on checkpoints that are not as they should be: an answer or an error that names the thing, at once.
 
-use std::{cell::Cell, fs, path::PathBuf, rc::Rc, time::Instant};
+mod support;
+
+use std::{cell::Cell, rc::Rc, time::Instant};
 
 use proptest::{prelude::*, test_runner::TestRunner};
 use selkie_formats::{
-    ByteSource, Checkpoint, MemorySource, TensorSpec,
+    Checkpoint, MemorySource, TensorSpec,
     gguf::{Array, GgufOptions, GgufWriter, Value as GgufValue},
-    parse_lenient_json,
 };
-use selkie_model::{
-    Batch, Error, Executor, ModelSpec, Result, Sequence, Want, families, plan, reference::Reference, spec::Mixer,
-};
-use selkie_suite::DENSE;
+use selkie_model::{Error, ModelSpec, Result, families, plan, spec::Mixer};
+use selkie_suite::{DENSE, MIXTURES, RECURRENT};
 use serde_json::{Value, json};
+use support::{folder, gguf, logits, message, read_changed, read_with_key, safetensors};
 
-fn folder(name: &str) -> PathBuf {
-    selkie_suite::fixtures().join("hf").join(name)
-}
-
-fn source(path: PathBuf) -> Rc<dyn ByteSource> {
-    let bytes = fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    Rc::new(MemorySource::new(path.display().to_string(), bytes))
-}
-
-/// The safetensors form of a fixture.
-fn safetensors(name: &str) -> (Checkpoint, Value) {
-    let config = fs::read(folder(name).join("config.json")).expect("config.json");
-    let config = parse_lenient_json("config.json", &config).expect("JSON");
-    let sources = vec![source(folder(name).join("model.safetensors"))];
-    (pollster::block_on(Checkpoint::open_safetensors(sources, None)).expect("a checkpoint"), config)
-}
-
-/// The GGUF form of a fixture.
-fn gguf(name: &str) -> Checkpoint {
-    let sources = vec![source(folder(name).join("model.gguf"))];
-    pollster::block_on(Checkpoint::open_gguf(sources)).expect("a checkpoint")
-}
-
-/// Reads a fixture whose configuration is changed.
-fn read_changed(name: &str, change: impl FnOnce(&mut Value)) -> Result<ModelSpec> {
-    let (checkpoint, mut config) = safetensors(name);
-    change(&mut config);
-    families::read(&checkpoint, Some(&config))
-}
-
-/// Reads a GGUF fixture of which one key is set, or removed where there is no value.
-fn read_with_key(name: &str, key: &str, value: Option<GgufValue>) -> Result<ModelSpec> {
-    let mut checkpoint = gguf(name);
-    let metadata = checkpoint.gguf.as_mut().expect("metadata");
-    match value {
-        Some(value) => metadata.set(key, value),
-        None => metadata.remove(key),
-    };
-    families::read(&checkpoint, None)
-}
-
-/// The message of the error that must have come.
-#[track_caller]
-fn message(result: Result<ModelSpec>) -> String {
-    result.expect_err("this should not be read").to_string()
-}
-
-/// The logits of three tokens.
-fn logits(spec: ModelSpec, checkpoint: &Checkpoint) -> Vec<f32> {
-    let weights = pollster::block_on(spec.weights.load(checkpoint)).expect("weights");
-    let mut reference = Reference::<f32>::new(spec, weights);
-    let mut state = reference.new_state(3).expect("a state");
-    let batch =
-        Batch { ids: &[1, 5, 2], sequences: &[Sequence { rows: 0..3 }], outputs: &[0, 1, 2], want: Want::Logits };
-    pollster::block_on(reference.forward(&batch, &mut [&mut state])).expect("a forward pass").values
-}
+/// Every fixture of transformers.
+const ALL: [&[&str]; 3] = [DENSE, MIXTURES, RECURRENT];
 
 #[test]
 fn unknown_families() {
@@ -162,9 +108,10 @@ fn senseless_sizes() {
 /// Families that keep something for each layer do so only for layers that can be there.
 #[test]
 fn no_family_believes_in_billions_of_layers() {
-    for name in DENSE.iter().filter(|name| folder(name).join("model.safetensors").exists()) {
+    for name in ALL.concat().iter().filter(|name| folder(name).join("model.safetensors").exists()) {
         let error = message(read_changed(name, |c| {
-            c["num_hidden_layers"] = json!(2_000_000_000);
+            let key = if c.get("n_layer").is_some() { "n_layer" } else { "num_hidden_layers" };
+            c[key] = json!(2_000_000_000);
             c["sliding_window"] = json!(4);
             c["use_sliding_window"] = json!(true);
             c["layer_types"] = Value::Null;
@@ -374,8 +321,10 @@ fn runs(result: Result<ModelSpec>, checkpoint: &Checkpoint, read: &Cell<u32>) ->
 
 #[test]
 fn mutated_configurations() {
-    let with_safetensors = DENSE.iter().filter(|name| folder(name).join("model.safetensors").exists());
-    let models: Vec<(Checkpoint, Value, Vec<String>)> = with_safetensors
+    let mut all = ALL.concat();
+    all.retain(|name| folder(name).join("model.safetensors").exists());
+    let models: Vec<(Checkpoint, Value, Vec<String>)> = all
+        .iter()
         .map(|name| {
             let (checkpoint, config) = safetensors(name);
             let mut fields = vec![];
@@ -391,7 +340,7 @@ fn mutated_configurations() {
     assert!(models.len() > 10);
     let change = (any::<prop::sample::Index>(), odd_value());
     let case = (0..models.len(), prop::collection::vec(change, 1..4));
-    let (cases, read) = (600, Cell::new(0));
+    let (cases, read) = (1500, Cell::new(0));
     let mut runner = TestRunner::new(ProptestConfig { cases, failure_persistence: None, ..Default::default() });
     let outcome = runner.run(&case, |(model, changes)| {
         let (checkpoint, config, fields) = &models[model];
@@ -408,8 +357,8 @@ fn mutated_configurations() {
 
 #[test]
 fn mutated_metadata() {
-    let names = DENSE.iter().filter(|name| folder(name).join("model.gguf").exists());
-    let models: Vec<&str> = names.copied().collect();
+    let mut models = ALL.concat();
+    models.retain(|name| folder(name).join("model.gguf").exists());
     assert!(models.len() > 8);
     let odd = prop_oneof![
         Just(None),
@@ -424,7 +373,7 @@ fn mutated_metadata() {
     ];
     let change = (any::<prop::sample::Index>(), odd);
     let case = (0..models.len(), prop::collection::vec(change, 1..4));
-    let (cases, read) = (200, Cell::new(0));
+    let (cases, read) = (500, Cell::new(0));
     let mut runner = TestRunner::new(ProptestConfig { cases, failure_persistence: None, ..Default::default() });
     let outcome = runner.run(&case, |(model, changes)| {
         let mut checkpoint = gguf(models[model]);

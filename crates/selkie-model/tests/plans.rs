@@ -8,13 +8,27 @@ use selkie_suite::Case;
 #[test]
 fn printed_plans() {
     for name in ["llama-gqa", "gemma3-text", "mixtral", "phi3", "granite", "olmo2"] {
-        let case = Case::open(name);
-        let form = case.forms.iter().find(|f| f.name == "model.gguf").expect("a GGUF form");
-        let (spec, _) = form.load();
-        let plain = plan::plan(&spec);
-        let fused = plan::fuse(plain.clone());
-        check(&format!("{name}.txt"), &plain.print(&spec));
-        check(&format!("{name}.fused.txt"), &fused.print(&spec));
+        print(name, "model.gguf");
+    }
+}
+
+fn print(name: &str, form: &str) {
+    let case = Case::open(name);
+    let form = case.forms.iter().find(|f| f.name == form).expect("the form");
+    let (spec, _) = form.load();
+    let plain = plan::plan(&spec);
+    let fused = plan::fuse(plain.clone());
+    check(&format!("{name}.txt"), &plain.print(&spec));
+    check(&format!("{name}.fused.txt"), &fused.print(&spec));
+}
+
+/// Recurrent layers; from safetensors where those say more, or are all there is.
+#[test]
+fn printed_recurrent_plans() {
+    let gguf = ["mamba", "mamba2-g2", "lfm2", "qwen3next"].map(|name| (name, "model.gguf"));
+    let safetensors = ["ssm-mamba3-mimo", "falcon-h1", "zamba2"].map(|name| (name, "safetensors with config.json"));
+    for (name, form) in gguf.into_iter().chain(safetensors) {
+        print(name, form);
     }
 }
 
