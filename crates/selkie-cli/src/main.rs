@@ -2,6 +2,7 @@
 
 mod answer;
 mod args;
+mod beside;
 mod commands;
 mod open;
 mod progress;
@@ -47,6 +48,8 @@ enum Command {
     Perplexity(commands::perplexity::Args),
     /// Convert between formats and quantisations
     Convert(commands::convert::Args),
+    /// Make a hybrid of fresh weights from a configuration
+    Init(commands::init::Args),
     /// Download a model
     Pull(commands::pull::Args),
     /// List the models that have names, and those that are here
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => commands::bench::run(args),
         Command::Perplexity(args) => commands::perplexity::run(args),
         Command::Convert(args) => commands::convert::run(args),
+        Command::Init(args) => commands::init::run(args),
         Command::Pull(args) => commands::pull::run(args),
         Command::List(args) => commands::list::run(args),
         Command::Devices(args) => commands::devices::run(args),

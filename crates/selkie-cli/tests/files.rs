@@ -103,7 +103,8 @@ fn conversions_that_cannot_be_leave_no_file() {
     let folder = Folder::new();
     let here = folder.copy(MODEL, "here.gguf");
     for (args, why) in [
-        (vec![here.clone(), folder.path("x.bin")], "the ending has to be .gguf or .safetensors"),
+        (vec![here.clone(), folder.path("x.zip")], "the ending has to be .gguf, .safetensors or .mbjs"),
+        (vec![here.clone(), folder.path("x.mbjs")], "hold only the npm package's hybrids"),
         (vec![here.clone(), here.clone()], "would be written over itself"),
         (vec![here.clone(), folder.path("x.safetensors")], "not possible yet"),
         (vec![fixture("hf/llama-gqa"), folder.path("x.safetensors"), "--type=q8_0".into()], "has no type"),
@@ -146,4 +147,143 @@ fn list_and_devices_tell_what_there_is() {
     assert!(made["cpu"]["threads"].as_u64().is_some_and(|n| n > 0));
     assert!(made["cpu"]["instruction_sets"].is_array());
     assert!(text(&["devices"]).starts_with("cpu "));
+}
+
+/// Fixtures whose safetensors have a GGUF form.
+const BOTH: &[&str] = &[
+    "falcon-mamba",
+    "falcon-h1",
+    "lfm2",
+    "lfm2-moe",
+    "nemotron-h",
+    "qwen3next",
+    "gptoss",
+    "deepseek3-mla",
+    "deepseek2-lite",
+    "granitemoehybrid",
+    "olmoe",
+    "qwen3moe-sparse",
+    "ssm-mamba1",
+    "ssm-mamba2",
+    "gemma2",
+    "gemma3-text",
+    "granite",
+    "granitemoe",
+    "jamba",
+    "llama-bf16",
+    "llama-f16",
+    "llama-gqa",
+    "llama-rope-linear",
+    "llama-rope-llama3",
+    "llama-rope-yarn",
+    "llama-tied-bias",
+    "mamba",
+    "mamba2-g1",
+    "mamba2-g2",
+    "mistral-swa",
+    "mixtral",
+    "olmo2",
+    "phi3",
+    "qwen2-bias",
+    "qwen2moe-shared",
+    "qwen3-qknorm",
+    "qwen3moe",
+    "smollm3-nope",
+];
+
+#[test]
+fn safetensors_convert_to_gguf() {
+    let folder = Folder::new();
+    let mut failed = vec![];
+    for name in BOTH {
+        let out = folder.path(&format!("{name}.gguf"));
+        let made = common::command(&["convert", &fixture(&format!("hf/{name}")), &out, "--type", "f32"]).output();
+        let made = made.expect("selkie runs");
+        if !made.status.success() {
+            failed.push(String::from_utf8_lossy(&made.stderr).into_owned());
+            continue;
+        }
+        let expected = Tensors::open(fixture(&format!("hf/{name}/expected.safetensors")));
+        let logits_file = folder.path("logits.safetensors");
+        bytes(&["logits", &out, "--ids", &expected.typed("seq.input_ids"), "--out", &logits_file]);
+        let about = common::fixture_json(&format!("hf/{name}/expected.json"));
+        let allowed = about["tolerance_abs"].as_f64().expect("a tolerance") as f32;
+        let off = distance(&Tensors::open(&logits_file).floats("logits"), &expected.floats("seq.logits"));
+        if off > allowed {
+            failed.push(format!("{name}: off by {off}"));
+        }
+        same_as_others(name, &out, &mut failed);
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+/// What the format has no words for is refused, and not lost on the way.
+#[test]
+fn what_gguf_cannot_express_is_refused() {
+    let folder = Folder::new();
+    let out = folder.path("x.gguf");
+    let line = failure(&["convert", &fixture("hf/bamba"), &out]);
+    assert!(line.contains("bamba") && line.contains("GGUF cannot express"), "{line}");
+    let changed = |key: &str, value: serde_json::Value| {
+        let mut config = common::fixture_json("hf/llama-gqa/config.json");
+        config[key] = value;
+        let config = folder.write("c.json", config.to_string());
+        failure(&["convert", &fixture("hf/llama-gqa"), &out, "--config", &config])
+    };
+    let line = changed("hidden_act", "gelu".into());
+    assert!(line.contains("GGUF cannot express") && line.contains("GeluErf") && line.contains("Silu"), "{line}");
+    let dynamic = serde_json::json!({"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0});
+    assert!(changed("rope_parameters", dynamic).contains("frequencies that change with the length"));
+    assert!(!std::path::Path::new(&out).exists());
+}
+
+#[test]
+fn tokenizers_go_along() {
+    let folder = Folder::new();
+    for (from, name) in [
+        ("llama-gqa/config.json", "config.json"),
+        ("llama-gqa/model.safetensors", "model.safetensors"),
+        ("tokenizer/tokenizer.json", "tokenizer.json"),
+        ("tokenizer/tokenizer_config.json", "tokenizer_config.json"),
+    ] {
+        folder.copy(&format!("hf/{from}"), name);
+    }
+    folder.write("chat_template.jinja", common::TEMPLATE);
+    let out = folder.path("x.gguf");
+    bytes(&["convert", &folder.path(""), &out, "--type", "q8_0"]);
+    let messages = folder.write("messages.json", r#"[{"role": "user", "content": "the other"}]"#);
+    for words in [&["tokenize", "--add-special", "the other one"][..], &["template", "--messages", &messages]] {
+        let run = |model: &str| text(&[&[words[0], model], &words[1..]].concat());
+        assert_eq!(run(&folder.path("")), run(&out), "{words:?}");
+    }
+    assert!(!text(&["generate", &out, "the other", "-n", "4"]).is_empty());
+}
+
+/// The file has the tensors that llama.cpp's converter gives, and no setting of another value.
+fn same_as_others(name: &str, ours: &str, failed: &mut Vec<String>) {
+    let theirs = fixture(&format!("hf/{name}/model.gguf"));
+    if !std::path::Path::new(&theirs).exists() {
+        return;
+    }
+    let (a, b) = (Tensors::open(ours), Tensors::open(&theirs));
+    if a.names() != b.names() {
+        let missing: Vec<_> = b.names().into_iter().filter(|n| !a.names().contains(n)).map(str::to_owned).collect();
+        let more: Vec<_> = a.names().into_iter().filter(|n| !b.names().contains(n)).map(str::to_owned).collect();
+        failed.push(format!("{name}: without {missing:?}, but with {more:?}"));
+        return;
+    }
+    for tensor in b.names() {
+        let (x, y) = (a.floats(tensor), b.floats(tensor));
+        if a.shape(tensor) != b.shape(tensor) || x.iter().zip(&y).any(|(x, y)| (x - y).abs() > 1e-6 * y.abs().max(1.0))
+        {
+            failed.push(format!("{name}: {tensor} {:?}, not {:?}", a.shape(tensor), b.shape(tensor)));
+        }
+    }
+    let settings = |path: &str| json(&["inspect", path, "--json"])["settings"].clone();
+    let (x, y) = (settings(ours), settings(&theirs));
+    for (key, value) in x.as_object().expect("settings") {
+        if !key.starts_with("general.") && !key.starts_with("tokenizer.") && y.get(key).is_some_and(|y| y != value) {
+            failed.push(format!("{name}: {key} is {value}, not {}", y[key]));
+        }
+    }
 }

@@ -25,11 +25,16 @@ pub use kernels::{
     recurrent::{
         MAX_REWIND,
         conv::{CausalConv, ConvState},
-        selective_scan::{InputRule, ScanState, SelectiveScan},
-        ssd::{Ssd, SsdShape, SsdState},
+        cssd::{Cssd, CssdState},
+        delta::{DeltaRule, DeltaState},
+        mamba3::{Mamba3, Mamba3Inputs, Mamba3Parameters, Mamba3State},
+        selective_scan::{ScanState, SelectiveScan},
+        ssd::{Ssd, SsdState},
         state::RecurrentState,
     },
-    vector::{Activation, Pairing, activate, add_scaled, gate, multiply, rms_norm, rope, scale, softmax},
+    vector::{
+        Activation, Pairing, activate, add_scaled, clamped_swiglu, gate, multiply, rms_norm, rope, scale, softmax,
+    },
 };
 pub use matrix::Matrix;
 pub use pool::Pool;

@@ -3,7 +3,9 @@
 mod common;
 
 use common::{Random, assert_close, pools};
-use selkie_cpu::{Activation, Pairing, Pool, activate, add_scaled, gate, multiply, rms_norm, rope, scale, softmax};
+use selkie_cpu::{
+    Activation, Pairing, Pool, activate, add_scaled, clamped_swiglu, gate, multiply, rms_norm, rope, scale, softmax,
+};
 
 /// erf by its series, or the continued fraction of erfc where that converges better.
 fn erf(x: f64) -> f64 {
@@ -67,10 +69,37 @@ fn activations() {
             let mut odd = [f32::NAN, 1e30, -1e30, 0.0];
             activate(&pool, kind, &mut odd);
             assert!(odd[1] == 1.0 || odd[1] >= 1e30, "{what}: {odd:?}");
-            assert!(odd[2] == 0.0, "{what}: {odd:?}");
+            let low = if kind == Activation::Identity { -1e30 } else { 0.0 };
+            assert!(odd[2] == low, "{what}: {odd:?}");
             assert!(odd[0].is_nan(), "{what}: {odd:?}");
         }
         assert!(gate(&pool, Activation::Silu, &mut [0.0; 3], &[0.0; 2]).is_err());
+    }
+}
+
+#[test]
+fn cut_gates() {
+    let (alpha, limit) = (1.702f32, 7.0f32);
+    for pool in pools() {
+        // Both beyond the limits at their ends.
+        let x: Vec<f32> = (0..40_003).map(|i| (i - 20_000) as f32 * 5e-4).collect();
+        let up: Vec<f32> = x.iter().rev().copied().collect();
+        let wanted: Vec<f64> = x
+            .iter()
+            .zip(&up)
+            .map(|(&g, &u)| {
+                let (g, u) = (f64::from(g.min(limit)), f64::from(u.clamp(-limit, limit)));
+                g / (1.0 + (-f64::from(alpha) * g).exp()) * (u + 1.0)
+            })
+            .collect();
+        let mut out = x.clone();
+        clamped_swiglu(&pool, alpha, limit, &mut out, &up).unwrap();
+        let bound = |i: usize| 2e-6 * wanted[i].abs() + 1e-6;
+        assert_close(&format!("cut gates on {}", pool.isa()), &out, &wanted, bound);
+        let mut odd = [f32::NAN, 1e30, -1e30, 1.0];
+        clamped_swiglu(&pool, alpha, limit, &mut odd, &[1.0, 1.0, 1.0, f32::NAN]).unwrap();
+        assert!(odd[0].is_nan() && odd[1] > 13.9 && odd[1] < 14.1 && odd[2] == 0.0 && odd[3].is_nan(), "{odd:?}");
+        assert!(clamped_swiglu(&pool, alpha, limit, &mut [0.0; 3], &[0.0; 2]).is_err());
     }
 }
 

@@ -29,6 +29,11 @@ pub enum Transform {
     NegSoftplus,
     /// Each row from its end: taps of a convolution that meet the current token first (MBJS).
     ReverseRows,
+    /// Rows of heads whose halves make pairs, so that neighbours do: GGUF's order of queries and keys. Types stay.
+    PairRows {
+        /// Rows of a head.
+        head_dim: usize,
+    },
     /// Row after row times its own factor: so many rows, each with its factor.
     ScaleRows(Vec<(usize, f32)>),
     /// Each matrix of a stack `[n, in, out]` as `[out, in]`; float types stay as they are, others become f32.
@@ -107,6 +112,22 @@ impl Weight {
     }
 }
 
+impl Weight {
+    /// Reads its parts and makes it of them. Bytes of a mapped file are not copied.
+    ///
+    /// # Errors
+    /// Where reading fails, or a transformed weight has a type without a decoder.
+    pub async fn load(&self, checkpoint: &Checkpoint) -> Result<LoadedWeight> {
+        let mut parts = Vec::with_capacity(self.parts.len());
+        for part in &self.parts {
+            parts.push(read_part(checkpoint, part).await?);
+        }
+        let mut loaded = LoadedWeight { name: self.name.clone(), shape: self.shape.clone(), parts };
+        self.transform.apply(&mut loaded)?;
+        Ok(loaded)
+    }
+}
+
 /// The table of a model's weights.
 #[derive(Clone, Debug, Default)]
 pub struct Weights {
@@ -137,15 +158,7 @@ impl Weights {
     pub async fn load(&self, checkpoint: &Checkpoint) -> Result<LoadedWeights> {
         let mut entries = Vec::with_capacity(self.entries.len());
         for weight in &self.entries {
-            let mut parts = Vec::with_capacity(weight.parts.len());
-            for part in &weight.parts {
-                parts.push(read_part(checkpoint, part).await?);
-            }
-            let mut loaded = LoadedWeight { name: weight.name.clone(), shape: weight.shape.clone(), parts };
-            if weight.transform != Transform::None {
-                weight.transform.apply(&mut loaded)?;
-            }
-            entries.push(loaded);
+            entries.push(weight.load(checkpoint).await?);
         }
         Ok(LoadedWeights { entries })
     }
@@ -155,7 +168,7 @@ impl Transform {
     /// The type that comes out, of a stored type.
     fn dtype(&self, stored: DType) -> DType {
         match (self, stored) {
-            (Transform::None, _)
+            (Transform::None | Transform::PairRows { .. }, _)
             | (Transform::Transpose | Transform::TransposeEvery { .. }, DType::F16 | DType::BF16) => stored,
             (Transform::Mxfp4 { .. }, _) => DType::MXFP4,
             _ => DType::F32,
@@ -187,6 +200,7 @@ impl Transform {
                 }
                 values
             }
+            Transform::PairRows { head_dim } => return pair_rows(weight, *head_dim),
             Transform::Transpose => return transpose(weight, 0, 1),
             &Transform::TransposeEvery { first, step } => return transpose(weight, first, step),
             &Transform::Every { first, step } => weight.to_f32()?.into_iter().skip(first).step_by(step).collect(),
@@ -195,6 +209,29 @@ impl Transform {
         weight.parts = vec![f32_tensor(values, weight.shape.clone())];
         Ok(())
     }
+}
+
+/// Row `half · head_dim / 2 + i` of each head comes to `2 i + half`.
+fn pair_rows(weight: &mut LoadedWeight, head_dim: usize) -> Result<()> {
+    let rows = weight.shape[0];
+    let stored: Vec<u8> = weight.parts.iter().flat_map(|part| part.bytes.iter().copied()).collect();
+    let one_type = weight.parts.iter().all(|part| part.dtype == weight.parts[0].dtype);
+    if head_dim == 0 || !rows.is_multiple_of(head_dim) || !head_dim.is_multiple_of(2) || !one_type {
+        let what = format!("{rows} rows are no heads of {head_dim} in pairs");
+        return Err(Error::Tensor { tensor: weight.name.clone(), what });
+    }
+    let row_bytes = stored.len() / rows.max(1);
+    let mut bytes = Vec::with_capacity(stored.len());
+    for head in stored.chunks_exact(head_dim * row_bytes) {
+        let (first, second) = head.split_at(head.len() / 2);
+        for (a, b) in first.chunks_exact(row_bytes).zip(second.chunks_exact(row_bytes)) {
+            bytes.extend_from_slice(a);
+            bytes.extend_from_slice(b);
+        }
+    }
+    let (dtype, shape) = (weight.parts[0].dtype, weight.shape.clone());
+    weight.parts = vec![Tensor { dtype, shape, bytes: bytes.into() }];
+    Ok(())
 }
 
 /// Columns `first`, `first + step`, … of each stored matrix `[in, step · out]` become the rows of the `[out, in]` that

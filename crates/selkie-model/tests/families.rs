@@ -14,8 +14,12 @@ use selkie_suite::{DENSE, MIXTURES, RECURRENT};
 use serde_json::{Value, json};
 use support::{folder, gguf, logits, message, read_changed, read_with_key, safetensors};
 
-/// Every fixture of transformers.
-const ALL: [&[&str]; 3] = [DENSE, MIXTURES, RECURRENT];
+/// The fixtures of transformers and mamba_ssm that have the file `form`.
+fn with(form: &str) -> Vec<&'static str> {
+    let mut all = [DENSE, MIXTURES, RECURRENT].concat();
+    all.retain(|name| folder(name).join(form).exists());
+    all
+}
 
 #[test]
 fn unknown_families() {
@@ -108,7 +112,7 @@ fn senseless_sizes() {
 /// Families that keep something for each layer do so only for layers that can be there.
 #[test]
 fn no_family_believes_in_billions_of_layers() {
-    for name in ALL.concat().iter().filter(|name| folder(name).join("model.safetensors").exists()) {
+    for name in with("model.safetensors") {
         let error = message(read_changed(name, |c| {
             let key = if c.get("n_layer").is_some() { "n_layer" } else { "num_hidden_layers" };
             c[key] = json!(2_000_000_000);
@@ -321,10 +325,8 @@ fn runs(result: Result<ModelSpec>, checkpoint: &Checkpoint, read: &Cell<u32>) ->
 
 #[test]
 fn mutated_configurations() {
-    let mut all = ALL.concat();
-    all.retain(|name| folder(name).join("model.safetensors").exists());
-    let models: Vec<(Checkpoint, Value, Vec<String>)> = all
-        .iter()
+    let models: Vec<(Checkpoint, Value, Vec<String>)> = with("model.safetensors")
+        .into_iter()
         .map(|name| {
             let (checkpoint, config) = safetensors(name);
             let mut fields = vec![];
@@ -357,8 +359,7 @@ fn mutated_configurations() {
 
 #[test]
 fn mutated_metadata() {
-    let mut models = ALL.concat();
-    models.retain(|name| folder(name).join("model.gguf").exists());
+    let models = with("model.gguf");
     assert!(models.len() > 8);
     let odd = prop_oneof![
         Just(None),

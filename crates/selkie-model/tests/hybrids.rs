@@ -61,7 +61,7 @@ fn senseless_sizes() {
         ("nemotron-h", "time_step_min", json!(-1.0), "is -1"),
         ("nemotron-h-moe", "moe_latent_size", json!(8), "space of their own"),
         ("zamba2", "num_mem_blocks", json!(0), "is 0"),
-        ("zamba2", "num_attention_heads", json!(5), "width 64 does not divide by 5 heads"),
+        ("zamba2", "num_key_value_heads", json!(3), "4 query heads do not divide by 3 key heads"),
         ("zamba2", "n_mamba_heads", json!(7), "a width of 64 does not divide by 7"),
         ("zamba2", "adapter_rank", json!(9), "adapter"),
         ("qwen3next", "linear_num_value_heads", json!(3), "3 value heads do not divide by 2 key heads"),
@@ -88,6 +88,11 @@ fn senseless_sizes() {
         let alone = ["is 0", "is -1", "is not a whole number"].contains(&wanted);
         assert!(!alone || error.starts_with(&format!("setting `{key}`: ")), "{fixture}: {key} = {value}: {error}");
     }
+    let error = message(read_changed("zamba2", |c| {
+        c["num_attention_heads"] = json!(5);
+        c["num_key_value_heads"] = Value::Null;
+    }));
+    assert!(error.contains("width 64 does not divide by 5 heads"), "{error}");
     // A head's width that the model chooses.
     let error = message(read_changed("bamba", |c| {
         c["mamba_d_head"] = json!("auto");

@@ -7,8 +7,10 @@ use selkie_suite::Case;
 
 #[test]
 fn printed_plans() {
-    for name in ["llama-gqa", "gemma3-text", "mixtral", "phi3", "granite", "olmo2"] {
-        print(name, "model.gguf");
+    let names = ["llama-gqa", "gemma3-text", "mixtral", "phi3", "granite", "olmo2"];
+    let mixtures = [("deepseek3-mla", "model.gguf"), ("gptoss", "model.gguf"), ("qwen2moe-shared", "model-q8_0.gguf")];
+    for (name, form) in names.into_iter().map(|name| (name, "model.gguf")).chain(mixtures) {
+        print(name, form);
     }
 }
 

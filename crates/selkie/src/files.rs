@@ -13,7 +13,7 @@ use selkie_model::{ModelSpec, families};
 use selkie_text::{GgufVocab, HuggingFaceFiles, Tokenizer};
 use serde_json::Value;
 
-use crate::{Error, MappedFile, Result, model_id::model_id};
+use crate::{Error, MappedFile, Result, convert::tokenizer as kept, model_id::model_id};
 
 /// The files of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -183,6 +183,16 @@ impl Opened {
         {
             let read = GgufVocab::from_metadata(metadata).and_then(|vocab| Tokenizer::from_gguf(&vocab));
             return read.map_err(|error| Error::text(&self.files.name, error));
+        }
+        if let Some(metadata) = &self.checkpoint.gguf
+            && let Some(tokenizer) = metadata.get_str(kept::TOKENIZER)
+        {
+            let files = HuggingFaceFiles {
+                tokenizer: tokenizer.as_bytes(),
+                config: metadata.get_str(kept::CONFIG).map(str::as_bytes),
+                chat_template: metadata.get_str(kept::TEMPLATE),
+            };
+            return Tokenizer::from_huggingface(&files).map_err(|error| Error::text(&self.files.name, error));
         }
         // A model in memory has no files, beside which something could lie.
         if self.files.weights.is_empty() {

@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 
 use selkie_formats::{NonFinite, QuantError, Tensor};
-use selkie_model::{LoadedWeights, weights::Weights};
+use selkie_model::{LoadedWeights, Weights};
+
+use crate::Opened;
 
 /// Bytes of a model's float matrices that are looked at whole. Of those beyond, and of quantised ones, samples are.
 const WHOLE: usize = 64 << 20;
@@ -14,9 +16,11 @@ const SMALL: usize = 64 << 10;
 /// Bytes of a sample; there is one at the beginning, in the middle and at the end.
 const SAMPLE: usize = 2048;
 
-/// Warns of tensors that hold values which are no numbers, once each. A file of gigabytes is not read for it.
-pub(crate) fn warn(file: &str, weights: &Weights, loaded: &LoadedWeights) {
-    let mut left = WHOLE;
+/// Warns of tensors that hold values which are no numbers, once each. A file of gigabytes is not read for it, but an MBJS
+/// model is, which is floats throughout and read for its checksum anyway.
+pub(crate) fn warn(opened: &Opened, weights: &Weights, loaded: &LoadedWeights) {
+    let file = &opened.files.name;
+    let mut left = if opened.checkpoint.mbjs.is_some() { usize::MAX } else { WHOLE };
     let mut warned = HashSet::new();
     for (id, weight) in weights.iter() {
         let loaded = loaded.get(id);

@@ -21,6 +21,7 @@
 //! ```
 
 mod chat;
+pub mod convert;
 mod error;
 mod files;
 mod finite;

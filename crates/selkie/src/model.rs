@@ -85,7 +85,7 @@ impl Model {
         let spec = opened.spec()?;
         let named = |error| Error::Checkpoint { file: opened.files.name.clone(), error };
         let weights = pollster::block_on(spec.weights.load(&opened.checkpoint)).map_err(named)?;
-        finite::warn(&opened.files.name, &spec.weights, &weights);
+        finite::warn(&opened, &spec.weights, &weights);
         let executor: Box<dyn Executor> = match options.backend {
             Backend::Reference => Box::new(Reference::<f64>::new(spec.clone(), weights)),
             _ => {
@@ -165,7 +165,9 @@ impl Model {
     }
 
     pub(crate) fn check_context(&self, capacity: usize) -> Result<()> {
-        match self.spec.context.filter(|&context| context > 0 && capacity > context) {
+        // Only attention has seen no further than that; a recurrent state neither grows nor counts.
+        let limit = self.spec.context.filter(|_| self.spec.has_attention());
+        match limit.filter(|&context| context > 0 && capacity > context) {
             Some(context) => Err(Error::PastContext { model: self.name().to_owned(), wanted: capacity, context }),
             None => Ok(()),
         }
@@ -260,28 +262,36 @@ impl Model {
         Ok(output.values)
     }
 
-    /// Several sequences at once, each with a state of its own from the start: the logits of every row, `[len, vocab_size]`
-    /// a sequence.
+    /// The logits of every position of several sequences, fed `piece` tokens of each at a time through their states, all of
+    /// them in one batch: `[tokens, vocab_size]` for each.
     ///
     /// # Errors
-    /// Where an id is outside the vocabulary, or there is no memory.
-    pub fn batch_logits(&mut self, lists: &[Vec<u32>]) -> Result<Vec<Vec<f32>>> {
-        let ids: Vec<u32> = lists.concat();
+    /// Where a list is empty, an id is outside the vocabulary, or the pass fails.
+    pub fn batch_logits(&mut self, lists: &[Vec<u32>], piece: usize) -> Result<Vec<Vec<f32>>> {
         let mut states = lists.iter().map(|l| self.executor.new_state(l.len())).collect::<Result<Vec<_>, _>>()?;
-        let mut states: Vec<_> = states.iter_mut().collect();
-        let mut start = 0;
-        let sequences: Vec<Sequence> = lists
-            .iter()
-            .map(|list| {
-                start += list.len();
-                Sequence { rows: start - list.len()..start }
-            })
-            .collect();
-        let outputs: Vec<usize> = (0..ids.len()).collect();
-        let batch = Batch { ids: &ids, sequences: &sequences, outputs: &outputs, want: Want::Logits };
-        let values = pollster::block_on(self.executor.forward(&batch, &mut states))?.values;
-        let width = self.spec.vocab_size;
-        Ok(sequences.iter().map(|s| values[s.rows.start * width..s.rows.end * width].to_vec()).collect())
+        let mut logits = vec![vec![]; lists.len()];
+        let longest = lists.iter().map(Vec::len).max().unwrap_or(0);
+        for at in (0..longest).step_by(piece.max(1)) {
+            let (mut ids, mut sequences, mut into, mut own) = (vec![], vec![], vec![], vec![]);
+            for ((list, state), logits) in lists.iter().zip(&mut states).zip(&mut logits) {
+                if let Some(next) =
+                    list.get(at..list.len().min(at.saturating_add(piece))).filter(|next| !next.is_empty())
+                {
+                    sequences.push(Sequence { rows: ids.len()..ids.len() + next.len() });
+                    ids.extend_from_slice(next);
+                    own.push(state);
+                    into.push(logits);
+                }
+            }
+            let outputs: Vec<usize> = (0..ids.len()).collect();
+            let batch = Batch { ids: &ids, sequences: &sequences, outputs: &outputs, want: Want::Logits };
+            let values = pollster::block_on(self.executor.forward(&batch, &mut own))?.values;
+            let width = self.spec.vocab_size;
+            for (sequence, logits) in sequences.iter().zip(into) {
+                logits.extend_from_slice(&values[sequence.rows.start * width..sequence.rows.end * width]);
+            }
+        }
+        Ok(logits)
     }
 
     /// The mean over positions of the final norm's output, L2-normalised; zeros where there are no ids.

@@ -245,3 +245,46 @@ fn states_pass_between_executors() {
         assert!(matches!(foreign, Error::Model(selkie::model_spec::Error::ForeignState { .. })), "{foreign}");
     }
 }
+
+/// Every model of the fixtures: the files and folders that open as one.
+fn every_model() -> Vec<PathBuf> {
+    let mut models = vec![];
+    for group in ["hf", "mbjs"] {
+        for folder in fs::read_dir(fixture("..").join(group)).expect("fixtures") {
+            let folder = folder.expect("an entry").path();
+            if !folder.is_dir() {
+                continue;
+            }
+            let files: Vec<PathBuf> =
+                fs::read_dir(&folder).expect("a folder").map(|file| file.expect("an entry").path()).collect();
+            let named = |name: &str| files.iter().any(|file| file.ends_with(name));
+            if ["model.safetensors", "model.safetensors.index.json", "model.mbjs"].iter().any(|name| named(name)) {
+                models.push(folder);
+            }
+            models.extend(files.into_iter().filter(|file| file.extension().is_some_and(|e| e == "gguf")));
+        }
+    }
+    models
+}
+
+/// Every mixer's state is saved whole: what follows differs by the rounding of saved values to f32 only.
+#[test]
+fn every_family_goes_on_from_its_file() {
+    let models = every_model();
+    assert!(models.len() > 100, "only {} models", models.len());
+    for path in models {
+        let name = path.display();
+        let options = OpenOptions { backend: Backend::Reference, ..OpenOptions::default() };
+        let mut model = Model::open(&path, &options).unwrap_or_else(|e| panic!("{e}"));
+        let ids: Vec<u32> = prompt(12, 1).iter().map(|id| id % 20).collect();
+        let mut session = model.session(12).expect("a session");
+        model.feed(&mut session, &ids[..7]).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let saved = stored(&model.snapshot(&session).expect("a state"));
+        assert_eq!((saved.positions, &saved.pending[..]), (6, &ids[6..7]), "{name}");
+        let mut restored = model.restore(&saved, 12).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let paused = model.feed(&mut restored, &ids[6..]).expect("fed");
+        let whole = model.feed(&mut session, &ids[7..]).expect("fed");
+        let off = paused.iter().zip(&whole).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(off <= 5e-5 && whole.iter().all(|v| v.is_finite()), "{name}: off by {off}");
+    }
+}

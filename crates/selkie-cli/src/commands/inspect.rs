@@ -35,7 +35,7 @@ pub fn run(args: Args) -> Result<()> {
     let opened = open::headers(&args.model, args.config.as_deref())?;
     let mut out = std::io::stdout().lock();
     if args.json {
-        writeln!(out, "{}", to_json(&opened))?;
+        writeln!(out, "{}", to_json(&opened)?)?;
         return Ok(());
     }
     for file in &opened.files.weights {
@@ -59,6 +59,7 @@ pub fn run(args: Args) -> Result<()> {
     let stored: u64 = tensors.iter().map(size).sum();
     writeln!(out)?;
     writeln!(out, "{} tensors, {:.1}M values, {}", tensors.len(), values as f64 / 1e6, bytes(stored))?;
+    writeln!(out, "id {}", opened.model_id()?)?;
     match opened.spec() {
         Ok(spec) => writeln!(
             out,
@@ -124,7 +125,7 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
-fn to_json(opened: &Opened) -> serde_json::Value {
+fn to_json(opened: &Opened) -> Result<serde_json::Value> {
     let tensors: Vec<_> = opened
         .checkpoint
         .tensors()
@@ -141,10 +142,11 @@ fn to_json(opened: &Opened) -> serde_json::Value {
             "context": spec.context,
         })
     });
-    json!({
+    Ok(json!({
         "files": opened.files.weights.iter().map(|f| f.display().to_string()).collect::<Vec<_>>(),
+        "id": opened.model_id()?,
         "settings": settings,
         "tensors": tensors,
         "model": spec,
-    })
+    }))
 }

@@ -3,11 +3,7 @@
 use std::{collections::BTreeMap, fs::File, io::BufWriter, path::PathBuf};
 
 use anyhow::{Context, Result};
-use selkie::{
-    Model,
-    formats::{DType, TensorSpec, safetensors::SafetensorsWriter},
-    model_spec::Want,
-};
+use selkie::formats::{DType, TensorSpec, safetensors::SafetensorsWriter};
 
 use crate::{
     args::{Ids, Run, read_json},
@@ -30,7 +26,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     batch: Option<PathBuf>,
     /// Feed this many tokens at a time through the state
-    #[arg(long, value_name = "N", conflicts_with = "batch", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     chunk: Option<u32>,
     /// Where tensors `ids` and `logits` go (`ids.K` and `logits.K` for a batch)
     #[arg(long, value_name = "FILE.safetensors")]
@@ -52,11 +48,9 @@ pub fn run(args: Args) -> Result<()> {
     if lists.is_empty() || lists.iter().any(Vec::is_empty) {
         return Err(selkie::Error::EmptyPrompt.into());
     }
-    let logits = if args.batch.is_some() {
-        model.batch_logits(&lists)?
-    } else {
-        vec![in_pieces(&mut model, &lists[0], args.chunk.map_or(lists[0].len(), |n| n as usize))?]
-    };
+    // Past the context that a model was made for too: what it computes there can be compared like anything else.
+    let piece = args.chunk.map_or(usize::MAX, |n| n as usize);
+    let logits = model.batch_logits(&lists, piece)?;
     let name = |what: &str, k: usize| if args.batch.is_some() { format!("{what}.{k}") } else { what.to_owned() };
     let mut tensors = vec![];
     for (k, (ids, logits)) in lists.iter().zip(&logits).enumerate() {
@@ -67,16 +61,6 @@ pub fn run(args: Args) -> Result<()> {
     let inputs = args.batch.as_deref().into_iter().chain(model.opened().files.all());
     whole_file::refuse_input(&args.out, inputs)?;
     whole_file::write(&args.out, |out| write(out, &tensors))
-}
-
-fn in_pieces(model: &mut Model, ids: &[u32], piece: usize) -> Result<Vec<f32>> {
-    let mut session = model.session(ids.len())?;
-    let mut logits = vec![];
-    for ids in ids.chunks(piece) {
-        let outputs: Vec<usize> = (0..ids.len()).collect();
-        logits.extend(model.rows(&mut session, ids, &outputs, Want::Logits)?);
-    }
-    Ok(logits)
 }
 
 fn le_bytes(values: impl Iterator<Item = [u8; 4]>) -> Vec<u8> {

@@ -6,6 +6,7 @@ pub mod convert;
 pub mod devices;
 pub mod embed;
 pub mod generate;
+pub mod init;
 pub mod inspect;
 pub mod list;
 pub mod logits;

@@ -81,7 +81,7 @@ impl<'a> Reader<'a> {
     }
 
     fn with_sizes(settings: Settings<'a>, checkpoint: &'a Checkpoint, names: [Names; 2], sizes: Sizes) -> Result<Self> {
-        let tensors = Tensors::new(checkpoint, names)?;
+        let tensors = Tensors::new(checkpoint, names, settings.record().cloned())?;
         // Before anything is made for each layer: a wrong count must not cost memory.
         let (layers, n_tensors) = (sizes.n_layers, checkpoint.tensors().len());
         if layers > n_tensors {
@@ -101,6 +101,9 @@ impl<'a> Reader<'a> {
     ///
     /// GGUF files of the llama kind have q and k rows reordered so that pairs are neighbours; safetensors never.
     pub fn rope(&mut self, gguf_pairing: Pairing) -> Result<usize> {
+        if let Some(record) = self.settings.record() {
+            record.pairing(gguf_pairing);
+        }
         let pairing = if self.settings.is_gguf() { gguf_pairing } else { Pairing::Halves };
         let rope = super::rope::read(&self.settings, &mut self.tensors, &self.sizes, pairing)?;
         self.ropes.push(rope);

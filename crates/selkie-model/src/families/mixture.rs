@@ -170,9 +170,8 @@ impl Reader<'_> {
                 let up = self.half(layer, 1, shape(d_ff, d_model), options)?;
                 let down = at("ffn_down_exps.weight");
                 let down = if options.interleaved {
-                    let stored = [n_experts, d_ff, d_model];
-                    let all = [0..n_experts * d_ff];
-                    self.tensors.pick(&down, &stored, &all, &shape(d_model, d_ff), Transform::Transpose)?
+                    let stored = vec![n_experts, d_ff, d_model];
+                    self.tensors.join(&[(&down, stored)], &shape(d_model, d_ff), Transform::Transpose)?
                 } else {
                     self.tensors.weight(&down, &shape(d_model, d_ff))?
                 };
@@ -185,6 +184,14 @@ impl Reader<'_> {
             ),
         };
         let biases = self.expert_biases(layer, n_experts, d_ff, options)?;
+        // What safetensors have in one stack GGUF has in two.
+        gate.into_iter().for_each(|gate| self.tensors.note(&at("ffn_gate_exps.weight"), gate));
+        self.tensors.note(&at("ffn_up_exps.weight"), up);
+        self.tensors.note(&at("ffn_down_exps.weight"), down);
+        if let Some(biases) = &biases {
+            self.tensors.note(&at("ffn_gate_exps.bias"), biases.gate);
+            self.tensors.note(&at("ffn_up_exps.bias"), biases.up);
+        }
         Ok(Mixture {
             router,
             router_bias,
@@ -240,7 +247,7 @@ impl Reader<'_> {
         }
         let open = groups.n_used * (n_experts / groups.n_groups);
         if n_used > open {
-            return bad(format!("{n_used} of the {open} experts in {} groups", groups.n_used));
+            return bad(format!("{n_used}, but only {open} experts are in the groups that are chosen"));
         }
         Ok(n_used)
     }
@@ -278,9 +285,8 @@ impl Reader<'_> {
         let [n_experts, d_ff, d_model] = shape;
         let fused = format!("blk.{layer}.ffn_gate_up_exps.weight");
         if options.interleaved {
-            let stored = [n_experts, d_model, 2 * d_ff];
             let transform = Transform::TransposeEvery { first: which, step: 2 };
-            return self.tensors.pick(&fused, &stored, &[0..n_experts * d_model], &shape, transform);
+            return self.tensors.join(&[(&fused, vec![n_experts, d_model, 2 * d_ff])], &shape, transform);
         }
         let rows: Vec<Range<usize>> =
             (0..n_experts).map(|e| (2 * e + which) * d_ff..(2 * e + which + 1) * d_ff).collect();
@@ -322,8 +328,8 @@ impl Reader<'_> {
         let (wide, fused) = ([n_experts, d_ff], at("ffn_gate_up"));
         let (gate, up) = if options.interleaved && self.tensors.has(&fused) {
             let mut half = |first| {
-                let (stored, transform) = ([n_experts, 2 * d_ff], Transform::Every { first, step: 2 });
-                self.tensors.pick(&fused, &stored, &[0..n_experts], &wide, transform)
+                let transform = Transform::Every { first, step: 2 };
+                self.tensors.join(&[(&fused, vec![n_experts, 2 * d_ff])], &wide, transform)
             };
             (half(0)?, half(1)?)
         } else if self.tensors.has(&at("ffn_up")) {

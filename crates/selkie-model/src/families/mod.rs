@@ -7,6 +7,7 @@ mod bamba;
 mod decoder;
 mod deepseek_v2;
 mod deepseek_v3;
+mod export;
 mod falcon_h1;
 mod gemma2;
 mod gemma3;
@@ -45,6 +46,7 @@ use selkie_formats::Checkpoint;
 use serde_json::Value;
 
 use crate::{Error, ModelSpec, Result};
+pub use export::{GgufModel, GgufTensor, GgufValues, to_gguf};
 use settings::Settings;
 
 /// A family: what files call it, and how it is read.
@@ -97,13 +99,15 @@ pub fn read(checkpoint: &Checkpoint, config: Option<&Value>) -> Result<ModelSpec
         return mbjs::read(config, checkpoint);
     }
     let settings = Settings::new(checkpoint, config)?;
+    (family(&settings)?.read)(settings, checkpoint)
+}
+
+/// The family that the settings name.
+fn family(settings: &Settings<'_>) -> Result<&'static Family> {
     let architecture = settings.architecture();
     let names = |family: &Family| if settings.is_gguf() { family.gguf } else { family.model_types };
-    match FAMILIES.iter().find(|family| names(family).contains(&architecture)) {
-        Some(family) => (family.read)(settings, checkpoint),
-        None => {
-            let known: Vec<&str> = FAMILIES.iter().flat_map(|family| names(family).iter().copied()).collect();
-            Err(Error::UnknownFamily(architecture.to_owned(), known.join(", ")))
-        }
-    }
+    FAMILIES.iter().find(|family| names(family).contains(&architecture)).ok_or_else(|| {
+        let known: Vec<&str> = FAMILIES.iter().flat_map(|family| names(family).iter().copied()).collect();
+        Error::UnknownFamily(architecture.to_owned(), known.join(", "))
+    })
 }

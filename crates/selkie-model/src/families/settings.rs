@@ -1,9 +1,15 @@
 //! A checkpoint's settings, under the names of either format.
 
+use std::rc::Rc;
+
+use selkie_formats::{
+    Checkpoint,
+    gguf::{Array, Metadata, Value as GgufValue},
+    json_f64,
+};
 use serde_json::Value;
 
-use selkie_formats::{Checkpoint, gguf::Metadata, json_f64};
-
+use super::export::Record;
 use crate::{Error, Result};
 
 /// What stands for the missing type of the configurations of state-spaces.
@@ -17,7 +23,7 @@ pub(crate) enum Settings<'a> {
     /// Metadata of a GGUF file, keys prefixed with its architecture.
     Gguf { architecture: String, metadata: &'a Metadata },
     /// A `config.json` of transformers; a text model's part of it where the model has several.
-    Config { model_type: String, config: &'a Value, text: Option<&'a Value> },
+    Config { model_type: String, config: &'a Value, text: Option<&'a Value>, record: Option<Rc<Record>> },
 }
 
 impl<'a> Settings<'a> {
@@ -37,7 +43,29 @@ impl<'a> Settings<'a> {
             found => found.and_then(Value::as_str).ok_or_else(|| Error::setting("model_type", "is missing"))?,
         };
         let model_type = model_type.to_owned();
-        Ok(Settings::Config { model_type, config, text })
+        Ok(Settings::Config { model_type, config, text, record: None })
+    }
+
+    /// The same; what is asked for from now on is noted.
+    pub fn recorded(mut self, to: Rc<Record>) -> Self {
+        if let Settings::Config { record, .. } = &mut self {
+            *record = Some(to);
+        }
+        self
+    }
+
+    /// Where it is noted what is asked for.
+    pub fn record(&self) -> Option<&Rc<Record>> {
+        match self {
+            Settings::Gguf { .. } => None,
+            Settings::Config { record, .. } => record.as_ref(),
+        }
+    }
+
+    fn note(&self, gguf: &str, value: GgufValue) {
+        if let Some(record) = self.record() {
+            record.key(gguf, value);
+        }
     }
 
     /// The architecture as the file names it.
@@ -101,7 +129,10 @@ impl<'a> Settings<'a> {
         match found {
             None => Ok(None),
             // Sums and products of two sizes must fit a 32-bit machine's `usize`, or be checked.
-            Some(Some(n)) if n < 1 << 31 => Ok(Some(n as usize)),
+            Some(Some(n)) if n < 1 << 31 => {
+                self.note(gguf, GgufValue::U32(n as u32));
+                Ok(Some(n as usize))
+            }
             Some(Some(n)) => Err(Error::setting(self.name(gguf, hf), format!("{n} is out of all proportion"))),
             Some(None) => Err(Error::setting(self.name(gguf, hf), "is not a whole number")),
         }
@@ -124,7 +155,10 @@ impl<'a> Settings<'a> {
     /// A count that must be positive, with its value where a configuration leaves it out; 0 where it must not.
     pub fn size_or(&self, gguf: &str, (hf, default): (&str, usize)) -> Result<usize> {
         match self.count(gguf, hf)? {
-            None if default > 0 && !self.is_gguf() => Ok(default),
+            None if default > 0 && !self.is_gguf() => {
+                self.note(gguf, GgufValue::U32(default as u32));
+                Ok(default)
+            }
             _ => self.size(gguf, hf),
         }
     }
@@ -135,7 +169,10 @@ impl<'a> Settings<'a> {
             Some((metadata, key)) => metadata.get(&key).map(|value| value.as_str()),
             None => self.field(hf).map(Value::as_str),
         };
-        found.map(|word| word.ok_or_else(|| Error::setting(self.name(gguf, hf), "is not a word"))).transpose()
+        let found =
+            found.map(|word| word.ok_or_else(|| Error::setting(self.name(gguf, hf), "is not a word"))).transpose()?;
+        found.into_iter().for_each(|word| self.note(gguf, GgufValue::String(word.to_owned())));
+        Ok(found)
     }
 
     /// `found`, if it is positive.
@@ -158,7 +195,10 @@ impl<'a> Settings<'a> {
             }
             Some(list) => match list.iter().find(|&&n| n >= 1 << 31) {
                 Some(n) => bad(format!("{n} is out of all proportion")),
-                None => Ok(Some(list.into_iter().map(|n| n as usize).collect())),
+                None => {
+                    self.note(gguf, GgufValue::Array(Array::U32(list.iter().map(|&n| n as u32).collect())));
+                    Ok(Some(list.into_iter().map(|n| n as usize).collect()))
+                }
             },
         }
     }
@@ -235,7 +275,10 @@ impl<'a> Settings<'a> {
         };
         match found {
             None => Ok(None),
-            Some(Some(n)) if !n.is_nan() => Ok(Some(n)),
+            Some(Some(n)) if !n.is_nan() => {
+                self.note(gguf, GgufValue::F32(n as f32));
+                Ok(Some(n))
+            }
             Some(_) => Err(Error::setting(self.name(gguf, hf), "is not a number")),
         }
     }
@@ -259,6 +302,7 @@ impl<'a> Settings<'a> {
             Some((metadata, key)) => metadata.get_bool(&key),
             None => self.field(hf).and_then(Value::as_bool),
         };
+        found.into_iter().for_each(|on| self.note(gguf, GgufValue::Bool(on)));
         found.unwrap_or(default)
     }
 

@@ -1,9 +1,10 @@
 //! A checkpoint's tensors under GGUF's short names, whatever the file calls them, checked against the shapes wanted.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, rc::Rc};
 
 use selkie_formats::{Checkpoint, TensorInfo};
 
+use super::export::Record;
 use crate::{
     Error, Result,
     weights::{Part, Transform, Weight, WeightId, Weights},
@@ -59,10 +60,12 @@ pub(crate) struct Tensors<'a> {
     weights: Weights,
     used: HashSet<String>,
     swapped: Vec<String>,
+    /// Where it is noted what is asked for.
+    record: Option<Rc<Record>>,
 }
 
 impl<'a> Tensors<'a> {
-    pub fn new(checkpoint: &'a Checkpoint, names: [Names; 2]) -> Result<Self> {
+    pub fn new(checkpoint: &'a Checkpoint, names: [Names; 2], record: Option<Rc<Record>>) -> Result<Self> {
         let prefix = if checkpoint.gguf.is_some() {
             None
         } else {
@@ -76,7 +79,8 @@ impl<'a> Tensors<'a> {
             let missing = || Error::MissingTensor(format!("model.{}.weight", embeddings[0]));
             Some(prefix.ok_or_else(missing)?.to_owned())
         };
-        Ok(Self { checkpoint, names, prefix, weights: Weights::default(), used: HashSet::new(), swapped: vec![] })
+        let (weights, used) = (Weights::default(), HashSet::new());
+        Ok(Self { checkpoint, names, prefix, weights, used, swapped: vec![], record })
     }
 
     /// What the file may call `short`, which is a name, or `blk.N.` and a name; the likeliest first.
@@ -137,14 +141,14 @@ impl<'a> Tensors<'a> {
     pub fn weight(&mut self, short: &str, shape: &[usize]) -> Result<WeightId> {
         let info = self.require(short)?;
         let part = self.part(info, shape, None)?;
-        Ok(self.push(shape, vec![part], Transform::None))
+        Ok(self.push_as(short, shape, vec![part], Transform::None))
     }
 
     /// A weight that is a whole tensor of `shape`, changed on the way in.
     pub fn transformed(&mut self, short: &str, shape: &[usize], transform: Transform) -> Result<WeightId> {
         let info = self.require(short)?;
         let part = self.part(info, shape, None)?;
-        Ok(self.push(shape, vec![part], transform))
+        Ok(self.push_as(short, shape, vec![part], transform))
     }
 
     /// As [`weight`](Self::weight), where the file has it.
@@ -158,6 +162,7 @@ impl<'a> Tensors<'a> {
         let mut own = shape.to_vec();
         own[0] = rows.len();
         let part = self.part(info, shape, Some(rows))?;
+        self.note_whole(short, info, shape)?;
         Ok(self.push(&own, vec![part], Transform::None))
     }
 
@@ -199,6 +204,11 @@ impl<'a> Tensors<'a> {
             2 => self.part(info, &[rows, len / rows.max(1)], None)?,
             _ => self.part(info, &[len], None)?,
         };
+        if let Some(record) = &self.record {
+            let shape = vec![rows, len / rows.max(1)];
+            let (name, parts) = (info.name.clone(), vec![part.clone()]);
+            record.tensor(short, &Weight { name, shape, parts, transform: Transform::None });
+        }
         Ok(self.push(&[len], vec![part], Transform::None))
     }
 
@@ -212,7 +222,29 @@ impl<'a> Tensors<'a> {
             let info = self.require(&each(expert))?;
             parts.push(self.part(info, &shape[1..], None)?);
         }
-        Ok(self.push(&shape, parts, Transform::None))
+        Ok(self.push_as(short, &shape, parts, Transform::None))
+    }
+
+    /// Notes that a weight is what GGUF files have under the name `short`.
+    pub fn note(&self, short: &str, weight: WeightId) {
+        if let Some(record) = &self.record {
+            record.tensor(short, self.weights.get(weight));
+        }
+    }
+
+    /// The same of a whole tensor, of which rows are taken.
+    fn note_whole(&mut self, short: &str, info: &TensorInfo, shape: &[usize]) -> Result<()> {
+        let Some(record) = self.record.clone() else { return Ok(()) };
+        let part = self.part(info, shape, None)?;
+        let (name, shape) = (info.name.clone(), shape.to_vec());
+        record.tensor(short, &Weight { name, shape, parts: vec![part], transform: Transform::None });
+        Ok(())
+    }
+
+    fn push_as(&mut self, short: &str, shape: &[usize], parts: Vec<Part>, transform: Transform) -> WeightId {
+        let id = self.push(shape, parts, transform);
+        self.note(short, id);
+        id
     }
 
     fn push(&mut self, shape: &[usize], parts: Vec<Part>, transform: Transform) -> WeightId {

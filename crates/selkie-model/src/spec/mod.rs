@@ -53,6 +53,18 @@ pub struct ModelSpec {
 }
 
 impl ModelSpec {
+    /// Whether any layer attends to positions, and so keeps all of them.
+    pub fn has_attention(&self) -> bool {
+        fn attends(mixer: &Mixer) -> bool {
+            match mixer {
+                Mixer::Attention(_) | Mixer::LatentAttention(_) => true,
+                Mixer::Parallel(branches) => branches.iter().any(|branch| attends(&branch.mixer)),
+                _ => false,
+            }
+        }
+        self.layers.iter().any(|l| l.shared.is_some() || l.mixer.as_ref().is_some_and(|block| attends(&block.inner)))
+    }
+
     /// Bytes of weights that one token reads: of an embedding that is not the head one row, of experts those used.
     pub fn bytes_per_token(&self) -> u64 {
         let mut bytes: u64 = self.weights.iter().map(|(_, w)| w.bytes()).sum();

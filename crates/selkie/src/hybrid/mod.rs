@@ -112,7 +112,7 @@ impl Hybrid {
             return Err(Error::EmptyPrompt);
         }
         let lists: Vec<Vec<u32>> = ids.chunks(seq_len).map(<[u32]>::to_vec).collect();
-        Ok(self.model.batch_logits(&lists)?.concat())
+        Ok(self.model.batch_logits(&lists, usize::MAX)?.concat())
     }
 
     /// The mean over positions of the final norm's output, L2-normalised, `[d_model]`; zeros where there are no ids.

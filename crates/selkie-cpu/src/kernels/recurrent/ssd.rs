@@ -3,12 +3,14 @@
 
 use std::ops::Range;
 
+use selkie_model::reference::ops::SsdShape;
+
 use super::{
-    chunk::{CHUNK, COLUMNS, Chunk, Gram, Matrix, Step},
+    chunk::{CHUNK, COLUMNS, Chunk, Gram, Matrix, MatrixMut, Step, from_blocks, state_len, to_blocks},
     state::{Recurrence, RecurrentState},
 };
 use crate::{
-    Pool,
+    Isa, Pool,
     error::{Error, Result, expect},
     kernels::{
         Shared, math,
@@ -23,23 +25,6 @@ const CHUNKED: usize = 8;
 
 /// Rows whose products of B and C are kept at a time.
 const SEGMENT: usize = 16 * CHUNK;
-
-/// Sizes and switches of an [`Ssd`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SsdShape {
-    /// Heads.
-    pub n_heads: usize,
-    /// Channels of a head.
-    pub head_dim: usize,
-    /// Groups of heads: head h shares B and C of group `h * n_groups / n_heads`.
-    pub n_groups: usize,
-    /// Values of the state for each channel.
-    pub d_state: usize,
-    /// Whether dt multiplies the input: `dt x B^T`, as published. Otherwise it only decays the state.
-    pub scale_input: bool,
-    /// What dt is limited to after its softplus.
-    pub dt_limit: (f32, f32),
-}
 
 /// `S = exp(dt a) S + dt x B^T; y = S C + d x` for each head, `dt` after its bias, a softplus and its limits.
 #[derive(Clone, Debug)]
@@ -89,7 +74,7 @@ impl Ssd {
 
     /// Values of a head's state.
     fn len(&self) -> usize {
-        self.shape.d_state * self.width
+        state_len(self.shape.head_dim, self.shape.d_state)
     }
 
     /// Token by token.
@@ -163,38 +148,18 @@ impl Ssd {
                 pool.run(n_heads, |head| {
                     let (state, out) = (&state, &out);
                     let group = self.group_of(head);
-                    let parts = [CHUNK * self.width, CHUNK * self.width, (CHUNK + self.width) * CHUNK];
-                    with_scratch(parts.iter().sum(), |scratch| {
-                        let (x, rest) = scratch.split_at_mut(parts[0]);
-                        let (y, scratch) = rest.split_at_mut(parts[1]);
-                        x.fill(0.0);
-                        // SAFETY: the plane has this head's state, and no other task touches it.
-                        let state =
-                            unsafe { std::slice::from_raw_parts_mut(state.0.add(head * self.len()), self.len()) };
+                    // SAFETY: the plane has this head's state, and no other task touches it.
+                    let state = unsafe { std::slice::from_raw_parts_mut(state.0.add(head * self.len()), self.len()) };
+                    with_scratch(2 * CHUNK * (CHUNK + self.width), |scratch| {
                         for chunk in 0..chunks {
                             let at = chunk * CHUNK;
                             let many = CHUNK.min(rows - at);
-                            self.chunk(
-                                isa,
-                                head,
-                                many,
-                                &xbc[at * columns..],
-                                &deltas[at * n_heads..],
-                                Room {
-                                    gram: &grams[(group * chunks + chunk) * size..][..size],
-                                    state: &mut *state,
-                                    x: &mut *x,
-                                    y: &mut *y,
-                                    scratch: &mut *scratch,
-                                },
-                            );
-                            for (row, y) in y.chunks_exact(self.width).take(many).enumerate() {
-                                // SAFETY: the result has this head's columns in each row; no other task writes them.
-                                unsafe {
-                                    let at = ((first + at + row) * n_heads + head) * head_dim;
-                                    std::slice::from_raw_parts_mut(out.0.add(at), head_dim)
-                                        .copy_from_slice(&y[..head_dim]);
-                                }
+                            let gram = &grams[(group * chunks + chunk) * size..][..size];
+                            let (xbc, deltas) = (&xbc[at * columns..], &deltas[at * n_heads..]);
+                            // SAFETY: the result has these rows, and no other task writes this head's columns.
+                            unsafe {
+                                let out = out.0.add(((first + at) * n_heads + head) * head_dim);
+                                self.chunk(isa, head, many, xbc, deltas, gram, state, out, scratch);
                             }
                         }
                     });
@@ -204,10 +169,26 @@ impl Ssd {
     }
 
     /// One chunk of one head; `xbc` and `deltas` begin with its first row.
-    fn chunk(&self, isa: crate::Isa, head: usize, rows: usize, xbc: &[f32], deltas: &[f32], room: Room<'_>) {
+    ///
+    /// # Safety
+    /// `out` is valid for the rows of this head.
+    #[allow(clippy::too_many_arguments, reason = "one shape, many operands")]
+    unsafe fn chunk(
+        &self,
+        isa: Isa,
+        head: usize,
+        rows: usize,
+        xbc: &[f32],
+        deltas: &[f32],
+        gram: &[f32],
+        state: &mut [f32],
+        out: *mut f32,
+        scratch: &mut [f32],
+    ) {
         let SsdShape { n_heads, head_dim, d_state, scale_input, .. } = self.shape;
         let columns = self.widths[0];
-        let Room { gram, state, x, y, scratch } = room;
+        let (x, rest) = scratch.split_at_mut(CHUNK * self.width);
+        let (y, scratch) = rest.split_at_mut(CHUNK * self.width);
         let (mut decays, mut gains) = ([0f32; CHUNK], [1f32; CHUNK]);
         for row in 0..rows {
             let delta = deltas[row * n_heads + head];
@@ -215,16 +196,25 @@ impl Ssd {
             if scale_input {
                 gains[row] = delta;
             }
-            let input = &xbc[row * columns + head * head_dim..][..head_dim];
-            x[row * self.width..][..head_dim].copy_from_slice(input);
         }
         let (b, c) = self.b_and_c(self.group_of(head));
         let matrix = |column: usize| Matrix { at: xbc[column..].as_ptr(), stride: columns };
+        // Channels that do not fill blocks are copied to where there is room for whole ones.
+        let in_place = head_dim == self.width;
+        let inputs = || xbc[head * head_dim..].chunks(columns).map(|row| &row[..head_dim]).take(rows);
+        let (x, result) = if in_place {
+            (matrix(head * head_dim), MatrixMut { at: out, stride: n_heads * head_dim })
+        } else {
+            for (x, input) in x.chunks_exact_mut(self.width).zip(inputs()) {
+                x[..head_dim].copy_from_slice(input);
+                x[head_dim..].fill(0.0);
+            }
+            (Matrix { at: x.as_ptr(), stride: self.width }, MatrixMut { at: y.as_mut_ptr(), stride: self.width })
+        };
         isa.run(Chunk {
             rows,
             rank: 1,
             d_state,
-            width: self.width,
             q: matrix(c),
             k: matrix(b),
             gram,
@@ -234,20 +224,17 @@ impl Ssd {
             own: &gains,
             d: self.d[head],
             state,
-            advance: true,
-            y,
+            y: result,
             scratch,
         });
+        if !in_place {
+            for (row, y) in y.chunks_exact(self.width).take(rows).enumerate() {
+                // SAFETY: the caller's.
+                let out = unsafe { std::slice::from_raw_parts_mut(out.add(row * n_heads * head_dim), head_dim) };
+                out.copy_from_slice(&y[..head_dim]);
+            }
+        }
     }
-}
-
-/// The memory that a chunk of a head works in.
-struct Room<'a> {
-    gram: &'a [f32],
-    state: &'a mut [f32],
-    x: &'a mut [f32],
-    y: &'a mut [f32],
-    scratch: &'a mut [f32],
 }
 
 /// dt after bias, softplus and limits, for some heads: `[rows, heads.len()]`.
@@ -263,7 +250,7 @@ impl Kernel for Deltas<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let Deltas { ssd, dt, heads, out } = self;
-        let (least, most) = ssd.shape.dt_limit;
+        let (least, most) = (ssd.shape.dt_min, ssd.shape.dt_max);
         for (dt, out) in dt.chunks_exact(ssd.shape.n_heads).zip(out.chunks_exact_mut(heads.len())) {
             let (dt, bias) = (&dt[heads.clone()], &ssd.dt_bias[heads.clone()]);
             for i in (0..dt.len()).step_by(S::LANES) {
@@ -303,11 +290,11 @@ impl Recurrence for Ssd {
     }
 
     fn export(&self, planes: &[Vec<f32>]) -> Vec<Vec<f32>> {
-        vec![super::chunk::export(self.shape.head_dim, self.shape.d_state, &planes[0])]
+        vec![from_blocks(self.shape.head_dim, self.shape.d_state, &planes[0])]
     }
 
     fn import(&self, planes: &[Vec<f32>]) -> Vec<Vec<f32>> {
-        vec![super::chunk::import(self.shape.head_dim, self.shape.d_state, &planes[0])]
+        vec![to_blocks(self.shape.head_dim, self.shape.d_state, &planes[0])]
     }
 }
 

@@ -53,8 +53,8 @@ pub struct RecurrentState<R> {
     planes: Vec<Vec<f32>>,
     /// Tokens since the state was made or set.
     tokens: usize,
-    /// One or two, older first.
-    marks: Vec<Mark>,
+    /// One or two, older first; forks share them.
+    marks: Vec<Arc<Mark>>,
     /// For each input the rows since the oldest mark.
     inputs: Vec<Vec<f32>>,
     /// The planes are still those before the last rewinding: the next use computes them anew.
@@ -136,10 +136,11 @@ impl<R: Recurrence> RecurrentState<R> {
     /// Keeps the planes as those after `at` tokens, and drops what was kept for tokens before `oldest`.
     fn mark(&mut self, at: usize, oldest: usize) {
         let spare = self.marks.iter().take_while(|mark| mark.at < oldest).count();
-        let mut mark = self.marks.drain(..spare).next_back().unwrap_or(Mark { at, planes: Vec::new() });
-        mark.at = at;
-        mark.planes.clone_from(&self.planes);
-        self.marks.push(mark);
+        // The memory of one that nobody else has is used again.
+        let mut planes =
+            self.marks.drain(..spare).next_back().and_then(Arc::into_inner).map_or(vec![], |mark| mark.planes);
+        planes.clone_from(&self.planes);
+        self.marks.push(Arc::new(Mark { at, planes }));
         let from = self.marks[0].at;
         for (kept, width) in self.inputs.iter_mut().zip(self.op.widths()) {
             // They end at `at`.
@@ -213,7 +214,7 @@ impl<R: Recurrence> RecurrentState<R> {
         Ok(())
     }
 
-    /// Memory in use.
+    /// Memory in use; what forks share counts for each.
     pub fn bytes(&self) -> usize {
         let planes = self.planes.iter().chain(self.marks.iter().flat_map(|mark| &mark.planes));
         4 * planes.chain(&self.inputs).map(Vec::capacity).sum::<usize>()

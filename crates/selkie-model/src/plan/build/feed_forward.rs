@@ -9,11 +9,11 @@ use crate::{
 impl Builder<'_> {
     pub(super) fn feed_forward(&mut self, feed_forward: &FeedForward, n: BufferId) -> BufferId {
         match feed_forward {
-            FeedForward::Dense(dense) => self.dense(dense, n),
+            FeedForward::Dense(dense) => self.dense("y", dense, n),
             FeedForward::Mixture(mixture) => self.mixture(mixture, n),
             FeedForward::Shared(both) => {
                 let y = self.mixture(&both.mixture, n);
-                let mut shared = self.dense(&both.shared, n);
+                let mut shared = self.dense("shared", &both.shared, n);
                 if let Some(gate) = both.gate {
                     let gate = self.linear("gate", n, gate);
                     let out = self.like("shared", shared);
@@ -25,7 +25,7 @@ impl Builder<'_> {
         }
     }
 
-    pub(super) fn dense(&mut self, d: &Dense, n: BufferId) -> BufferId {
+    pub(super) fn dense(&mut self, name: &'static str, d: &Dense, n: BufferId) -> BufferId {
         let h = match d.gate {
             Some(gate) => {
                 let gate = self.linear("g", n, gate);
@@ -40,7 +40,7 @@ impl Builder<'_> {
                 out
             }
         };
-        self.linear("y", h, d.down)
+        self.linear(name, h, d.down)
     }
 
     pub(super) fn glu(&mut self, name: &'static str, gate: BufferId, up: BufferId, activation: Activation) -> BufferId {

@@ -128,7 +128,7 @@ impl Builder<'_> {
         let n = self.norm("n", both, shared.norm);
         let y = self.attention(&shared.attention, n);
         let n = self.norm("n", y, shared.ff_norm);
-        let y = self.dense(&shared.feed_forward, n);
+        let y = self.dense("y", &shared.feed_forward, n);
         let y = self.linear("y", y, shared.out);
         self.add("seen", x, y, 1.0)
     }
