@@ -91,7 +91,7 @@ impl Reader<'_> {
             let width = s.size("ssm.inner_size", "")?;
             if !width.is_multiple_of(n_v_heads) {
                 let what = format!("a width of {width} does not divide by {n_v_heads}");
-                return Err(Error::setting(s.name(heads.0, heads.1), what));
+                return Err(Error::setting(s.name("ssm.inner_size", ""), what));
             }
             width / n_v_heads
         } else {

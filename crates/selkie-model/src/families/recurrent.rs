@@ -288,7 +288,12 @@ impl Reader<'_> {
             let listed = self.settings.counts("attention.head_count_kv", "", n_layers)?;
             return Ok(listed.unwrap_or_else(|| vec![0; n_layers]));
         }
-        Ok(attends(self)?.into_iter().map(|attends| if attends { self.sizes.n_kv_heads } else { 0 }).collect())
+        let attends = attends(self)?;
+        if let (Some(layer), 0) = (attends.iter().position(|&attends| attends), self.sizes.n_kv_heads) {
+            let key = self.settings.name("attention.head_count", "num_attention_heads");
+            return Err(Error::setting(key, format!("is 0 or missing, but layer {layer} attends")));
+        }
+        Ok(attends.into_iter().map(|attends| if attends { self.sizes.n_kv_heads } else { 0 }).collect())
     }
 
     /// The attention of layer `layer`, which may have another number of key heads than its neighbours.

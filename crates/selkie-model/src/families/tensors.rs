@@ -173,11 +173,9 @@ impl<'a> Tensors<'a> {
 
     /// Rows of a matrix of `shape`, or values of a list, taken from several places and put one after another.
     pub fn gather(&mut self, short: &str, shape: &[usize], ranges: &[std::ops::Range<usize>]) -> Result<WeightId> {
-        let info = self.require(short)?;
         let mut own = shape.to_vec();
         own[0] = ranges.iter().map(|range| range.len()).sum();
-        let parts = ranges.iter().map(|range| self.part(info, shape, Some(range.clone()))).collect::<Result<_>>()?;
-        Ok(self.push(&own, parts, Transform::None))
+        self.pick(short, shape, ranges, &own, Transform::None)
     }
 
     /// Rows of a tensor `stored`, all its axes but the last taken together, one range after another as a weight of `shape`.

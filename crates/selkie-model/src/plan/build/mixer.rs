@@ -23,7 +23,12 @@ impl Builder<'_> {
                     let input = self.scale("n", n, branch.input_scale);
                     let y = self.mixer(&branch.mixer, input);
                     sum = Some(match sum {
-                        None => self.scale("y", y, branch.output_scale),
+                        None => {
+                            let y = self.scale("y", y, branch.output_scale);
+                            // Each branch's result is `y`: this one has to be told from the next.
+                            self.buffers[y.0 as usize].name = "sum";
+                            y
+                        }
                         Some(sum) => self.add("y", sum, y, branch.output_scale),
                     });
                 }
@@ -152,9 +157,9 @@ impl Builder<'_> {
     }
 
     fn mamba1(&mut self, m: &Mamba1, n: BufferId) -> BufferId {
-        let x = self.linear("x", n, m.x);
+        let x = self.linear("u", n, m.x);
         let z = self.linear("z", n, m.z);
-        let x = self.conv("x", x, m.conv);
+        let x = self.conv("u", x, m.conv);
         let mut dt = self.linear("dt", x, m.dt);
         let mut b = self.linear("b", x, m.b);
         let mut c = self.linear("c", x, m.c);
@@ -212,7 +217,7 @@ impl Builder<'_> {
             n,
             [
                 ("z", m.z),
-                ("x", m.x),
+                ("u", m.x),
                 ("b", m.b),
                 ("c", m.c),
                 ("dt", m.dt),
@@ -274,9 +279,9 @@ impl Builder<'_> {
     }
 
     fn short_conv(&mut self, m: &ShortConv, n: BufferId) -> BufferId {
-        let [b, c, x] = self.linears(n, [("b", m.b), ("c", m.c), ("x", m.x)]);
-        let x = self.glu("x", b, x, Activation::Identity);
-        let x = self.conv("x", x, m.conv);
+        let [b, c, x] = self.linears(n, [("b", m.b), ("c", m.c), ("u", m.x)]);
+        let x = self.glu("u", b, x, Activation::Identity);
+        let x = self.conv("u", x, m.conv);
         let y = self.glu("y", c, x, Activation::Identity);
         self.linear("y", y, m.out)
     }
