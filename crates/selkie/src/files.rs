@@ -178,21 +178,23 @@ impl Opened {
     /// # Errors
     /// Where there is none, or it is malformed.
     pub fn tokenizer(&self) -> Result<Tokenizer> {
-        if let Some(metadata) = &self.checkpoint.gguf
-            && metadata.get_str("tokenizer.ggml.model").is_some_and(|model| model != "none" && model != "no_vocab")
-        {
-            let read = GgufVocab::from_metadata(metadata).and_then(|vocab| Tokenizer::from_gguf(&vocab));
-            return read.map_err(|error| Error::text(&self.files.name, error));
-        }
-        if let Some(metadata) = &self.checkpoint.gguf
-            && let Some(tokenizer) = metadata.get_str(kept::TOKENIZER)
-        {
-            let files = HuggingFaceFiles {
-                tokenizer: tokenizer.as_bytes(),
-                config: metadata.get_str(kept::CONFIG).map(str::as_bytes),
-                chat_template: metadata.get_str(kept::TEMPLATE),
-            };
-            return Tokenizer::from_huggingface(&files).map_err(|error| Error::text(&self.files.name, error));
+        if let Some(metadata) = &self.checkpoint.gguf {
+            let model = metadata.get_str("tokenizer.ggml.model");
+            let listed = model.is_some_and(|model| model != "none" && model != "no_vocab");
+            let config = metadata.get_str(kept::CONFIG);
+            // The model's own files tell more than lists, where both of them are there.
+            if let Some(tokenizer) = metadata.get_str(kept::TOKENIZER).filter(|_| config.is_some() || !listed) {
+                let files = HuggingFaceFiles {
+                    tokenizer: tokenizer.as_bytes(),
+                    config: config.map(str::as_bytes),
+                    chat_template: metadata.get_str(kept::TEMPLATE),
+                };
+                return Tokenizer::from_huggingface(&files).map_err(|error| Error::text(&self.files.name, error));
+            }
+            if listed {
+                let read = GgufVocab::from_metadata(metadata).and_then(|vocab| Tokenizer::from_gguf(&vocab));
+                return read.map_err(|error| Error::text(&self.files.name, error));
+            }
         }
         // A model in memory has no files, beside which something could lie.
         if self.files.weights.is_empty() {

@@ -24,6 +24,13 @@ use crate::{
     weights::{Transform, Weight},
 };
 
+/// Parts of names that only some GGUF architectures have: architecture, our name, theirs.
+const RENAMED: &[(&str, &str, &str)] = &[
+    ("gpt-oss", ".ffn_norm.", ".post_attention_norm."),
+    ("lfm2", "output_norm.", "token_embd_norm."),
+    ("lfm2moe", "output_norm.", "token_embd_norm."),
+];
+
 /// A model as a GGUF file.
 #[derive(Clone, Debug)]
 pub struct GgufModel {
@@ -31,6 +38,8 @@ pub struct GgufModel {
     pub metadata: Metadata,
     /// The tensors, in their order.
     pub tensors: Vec<GgufTensor>,
+    /// Rows of the embedding.
+    pub vocab_size: usize,
 }
 
 /// A tensor of a GGUF file that is to be written.
@@ -72,11 +81,13 @@ impl Record {
         }
     }
 
-    /// Notes a tensor, once.
-    pub fn tensor(&self, short: &str, weight: &Weight) {
+    /// Notes a tensor; `over` another that has been noted under its name.
+    pub fn tensor(&self, short: &str, weight: &Weight, over: bool) {
         let mut tensors = self.tensors.borrow_mut();
-        if !tensors.iter().any(|(known, _)| known == short) {
-            tensors.push((short.to_owned(), weight.clone()));
+        match tensors.iter_mut().find(|(known, _)| known == short) {
+            Some((_, known)) if over => *known = weight.clone(),
+            Some(_) => {}
+            None => tensors.push((short.to_owned(), weight.clone())),
         }
     }
 
@@ -99,7 +110,10 @@ pub fn to_gguf(checkpoint: &Checkpoint, config: Option<&Value>) -> Result<GgufMo
     let mut keys = record.keys.take();
     from_schedule(&spec, &mut keys)?;
     let per_head = spec.layers.iter().flat_map(|layer| &layer.mixer).any(|b| matches!(b.inner, Mixer::Mamba2(_)));
-    let tensor = |(name, weight): (String, Weight)| {
+    let tensor = |(mut name, weight): (String, Weight)| {
+        for (_, ours, theirs) in RENAMED.iter().filter(|(of, ..)| *of == architecture) {
+            name = name.replace(ours, theirs);
+        }
         let mut shape = weight.shape.clone();
         // Readers of GGUF want the lists of Mamba-2's heads as columns.
         if per_head && shape.len() == 1 && (name.ends_with(".ssm_a") || name.ends_with(".ssm_d")) {
@@ -118,7 +132,7 @@ pub fn to_gguf(checkpoint: &Checkpoint, config: Option<&Value>) -> Result<GgufMo
     for (key, value) in keys {
         metadata.set(format!("{architecture}.{key}"), value);
     }
-    let model = GgufModel { metadata, tensors };
+    let model = GgufModel { metadata, tensors, vocab_size: spec.vocab_size };
     check(&model, &spec)?;
     Ok(model)
 }
@@ -318,7 +332,7 @@ fn check(model: &GgufModel, wanted: &ModelSpec) -> Result<()> {
         .collect();
     let mut checkpoint = Checkpoint::from_parts(vec![Rc::new(Planned(end))], infos)?;
     checkpoint.gguf = Some(model.metadata.clone());
-    let found = super::read(&checkpoint, None)?;
+    let found = super::read(&checkpoint, None).map_err(|error| cannot(format!("this model ({error})")))?;
     let (found, wanted) = (comparable(&found), comparable(wanted));
     let mut lines = found.lines().zip(wanted.lines()).filter(|(found, wanted)| found != wanted);
     match lines.next() {

@@ -145,10 +145,11 @@ impl Reader<'_> {
             (gate, self.linear(&at("ffn_up"), d_ff, d_model)?)
         } else {
             let fused = at("ffn_up");
-            (
-                Some(self.linear_rows(&fused, 2 * d_ff, d_model, 0..d_ff)?),
-                self.linear_rows(&fused, 2 * d_ff, d_model, d_ff..2 * d_ff)?,
-            )
+            let gate = self.linear_rows(&fused, 2 * d_ff, d_model, 0..d_ff)?;
+            let up = self.linear_rows(&fused, 2 * d_ff, d_model, d_ff..2 * d_ff)?;
+            self.tensors.note(&format!("{}.weight", at("ffn_gate")), gate.weight);
+            self.tensors.note(&format!("{}.weight", at("ffn_up")), up.weight);
+            (Some(gate), up)
         };
         let down = self.linear(&at("ffn_down"), d_model, d_ff)?;
         Ok(Some(Dense { gate, gate_scale: 1.0, up, down, activation: options.activation() }))

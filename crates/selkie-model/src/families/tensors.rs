@@ -212,7 +212,7 @@ impl<'a> Tensors<'a> {
         if let Some(record) = &self.record {
             let shape = vec![rows, len / rows.max(1)];
             let (name, parts) = (info.name.clone(), vec![part.clone()]);
-            record.tensor(short, &Weight { name, shape, parts, transform: Transform::None });
+            record.tensor(short, &Weight { name, shape, parts, transform: Transform::None }, false);
         }
         Ok(self.push(&[len], vec![part], Transform::None))
     }
@@ -230,10 +230,10 @@ impl<'a> Tensors<'a> {
         Ok(self.push_as(short, &shape, parts, Transform::None))
     }
 
-    /// Notes that a weight is what GGUF files have under the name `short`.
+    /// Notes that a weight is what GGUF files have under the name `short`, whatever it was made of.
     pub fn note(&self, short: &str, weight: WeightId) {
         if let Some(record) = &self.record {
-            record.tensor(short, self.weights.get(weight));
+            record.tensor(short, self.weights.get(weight), true);
         }
     }
 
@@ -242,13 +242,15 @@ impl<'a> Tensors<'a> {
         let Some(record) = self.record.clone() else { return Ok(()) };
         let part = self.part(info, shape, None)?;
         let (name, shape) = (info.name.clone(), shape.to_vec());
-        record.tensor(short, &Weight { name, shape, parts: vec![part], transform: Transform::None });
+        record.tensor(short, &Weight { name, shape, parts: vec![part], transform: Transform::None }, false);
         Ok(())
     }
 
     fn push_as(&mut self, short: &str, shape: &[usize], parts: Vec<Part>, transform: Transform) -> WeightId {
         let id = self.push(shape, parts, transform);
-        self.note(short, id);
+        if let Some(record) = &self.record {
+            record.tensor(short, self.weights.get(id), false);
+        }
         id
     }
 

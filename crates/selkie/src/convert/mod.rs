@@ -90,7 +90,7 @@ impl<'a> Conversion<'a> {
                 let model = families::to_gguf(checkpoint, opened.config.as_ref())
                     .map_err(|error| Error::Checkpoint { file: opened.files.name.clone(), error })?;
                 let mut metadata = model.metadata;
-                tokenizer::put(opened, &mut metadata)?;
+                tokenizer::put(opened, model.vocab_size, &mut metadata)?;
                 (Container::Gguf(metadata), model.tensors)
             }
             (FileFormat::Gguf, _) => (Container::Gguf(checkpoint.gguf.clone().unwrap_or_default()), stored()),
