@@ -27,8 +27,8 @@ mod selective_scan;
 mod ssd;
 
 pub use activation::{
-    activate, activate_derivative, clamped_swiglu, clamped_swiglu_backward, glu, glu_backward, relu_squared,
-    relu_squared_derivative, sigmoid, sigmoid_derivative, softplus, softplus_derivative,
+    activate, activate_derivative, clamped_swiglu, clamped_swiglu_backward, glu, glu_backward, relu, relu_derivative,
+    relu_squared, relu_squared_derivative, sigmoid, sigmoid_derivative, softplus, softplus_derivative,
 };
 pub use attention::{AttentionGradients, AttentionShape, attention, attention_backward, attention_with_sinks};
 pub use conv::{ConvGradients, causal_conv, causal_conv_backward};
