@@ -157,13 +157,14 @@ pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<Mo
     let sizes = r.mamba3_sizes()?;
     let n_layers = r.sizes.n_layers;
     let kv_heads = r.settings.counts("attention.head_count_kv", "", n_layers)?.unwrap_or(vec![0; n_layers]);
+    let attends = |layer: usize| kv_heads[layer] > 0;
     let turned = r.settings.count("rope.dimension_count", "")?.unwrap_or(0);
-    let rope = if turned > 0 && kv_heads.iter().any(|&n| n > 0) { Some(r.rope(Pairing::Halves)?) } else { None };
+    let rope = if turned > 0 && (0..n_layers).any(attends) { Some(r.rope(Pairing::Halves)?) } else { None };
     let options = AttentionOptions { rope, qk_norm: QkNorm::None, ..r.options_without_rope() };
     let mut layers = vec![];
-    for (layer, n_kv_heads) in kv_heads.into_iter().enumerate() {
-        let mixer = if n_kv_heads > 0 {
-            r.sizes.n_kv_heads = n_kv_heads;
+    for layer in 0..n_layers {
+        let mixer = if attends(layer) {
+            r.sizes.n_kv_heads = kv_heads[layer];
             r.attention(layer, &options)?
         } else {
             Mixer::Mamba3(Box::new(r.mamba3(layer, &sizes)?))
