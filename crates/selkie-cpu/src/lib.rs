@@ -19,6 +19,7 @@ pub use executor::{CpuExecutor, CpuOptions};
 pub use isa::Isa;
 pub use kernels::{
     attention::{Attention, attention},
+    heads::{join_heads, rank_expand, rank_reduce, scale_rows},
     kv_cache::{CacheType, KvCache},
     matmul::{Product, matmul, matmul_gated},
     q8::{Activations, Q8},

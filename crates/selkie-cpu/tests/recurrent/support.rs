@@ -210,7 +210,7 @@ pub fn check<L: Layer>(
             layer.rewind(back).unwrap_or_else(|e| panic!("{what}: {back} tokens from {}: {e}", next + other));
             at = next + other - back;
             out.truncate(at * layer.outputs());
-            if random.bits() % 4 == 0 {
+            if random.bits().is_multiple_of(4) {
                 // The portable form of a state just rewound.
                 let planes = layer.planes();
                 let mut same = fresh.clone();

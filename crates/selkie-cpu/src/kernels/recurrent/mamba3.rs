@@ -210,7 +210,7 @@ impl Mamba3 {
     ) {
         let Room { k, q, v, y, .. } = room;
         let d_state = self.shape.d_state;
-        let (now_input, last_input) = (&mut v[..2 * self.width]).split_at_mut(self.width);
+        let (now_input, last_input) = v[..2 * self.width].split_at_mut(self.width);
         for row in 0..ready.rows {
             let [log_decay, now, before] = ready.factors(row, head);
             let decay = log_decay.exp();
