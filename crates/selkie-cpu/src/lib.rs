@@ -19,17 +19,23 @@ pub use executor::{CpuExecutor, CpuOptions};
 pub use isa::Isa;
 pub use kernels::{
     attention::{Attention, attention},
+    heads::{join_heads, rank_expand, rank_reduce, scale_rows},
     kv_cache::{CacheType, KvCache},
     matmul::{Product, matmul, matmul_gated},
     q8::{Activations, Q8},
     recurrent::{
         MAX_REWIND,
         conv::{CausalConv, ConvState},
-        selective_scan::{InputRule, ScanState, SelectiveScan},
-        ssd::{Ssd, SsdShape, SsdState},
+        cssd::{Cssd, CssdState},
+        delta::{DeltaRule, DeltaState},
+        mamba3::{Mamba3, Mamba3Inputs, Mamba3Parameters, Mamba3State},
+        selective_scan::{ScanState, SelectiveScan},
+        ssd::{Ssd, SsdState},
         state::RecurrentState,
     },
-    vector::{Activation, Pairing, activate, add_scaled, gate, multiply, rms_norm, rope, scale, softmax},
+    vector::{
+        Activation, Pairing, activate, add_scaled, clamped_swiglu, gate, multiply, rms_norm, rope, scale, softmax,
+    },
 };
 pub use matrix::Matrix;
 pub use pool::Pool;

@@ -3,7 +3,10 @@
 mod common;
 
 use common::{Random, assert_close, pools};
-use selkie_cpu::{Activation, Pairing, Pool, activate, add_scaled, gate, multiply, rms_norm, rope, scale, softmax};
+use selkie_cpu::{
+    Activation, Pairing, Pool, activate, add_scaled, clamped_swiglu, gate, join_heads, multiply, rank_expand,
+    rank_reduce, rms_norm, rope, scale, scale_rows, softmax,
+};
 
 /// erf by its series, or the continued fraction of erfc where that converges better.
 fn erf(x: f64) -> f64 {
@@ -67,10 +70,37 @@ fn activations() {
             let mut odd = [f32::NAN, 1e30, -1e30, 0.0];
             activate(&pool, kind, &mut odd);
             assert!(odd[1] == 1.0 || odd[1] >= 1e30, "{what}: {odd:?}");
-            assert!(odd[2] == 0.0, "{what}: {odd:?}");
+            let low = if kind == Activation::Identity { -1e30 } else { 0.0 };
+            assert!(odd[2] == low, "{what}: {odd:?}");
             assert!(odd[0].is_nan(), "{what}: {odd:?}");
         }
         assert!(gate(&pool, Activation::Silu, &mut [0.0; 3], &[0.0; 2]).is_err());
+    }
+}
+
+#[test]
+fn cut_gates() {
+    let (alpha, limit) = (1.702f32, 7.0f32);
+    for pool in pools() {
+        // Both beyond the limits at their ends.
+        let x: Vec<f32> = (0..40_003).map(|i| (i - 20_000) as f32 * 5e-4).collect();
+        let up: Vec<f32> = x.iter().rev().copied().collect();
+        let wanted: Vec<f64> = x
+            .iter()
+            .zip(&up)
+            .map(|(&g, &u)| {
+                let (g, u) = (f64::from(g.min(limit)), f64::from(u.clamp(-limit, limit)));
+                g / (1.0 + (-f64::from(alpha) * g).exp()) * (u + 1.0)
+            })
+            .collect();
+        let mut out = x.clone();
+        clamped_swiglu(&pool, alpha, limit, &mut out, &up).unwrap();
+        let bound = |i: usize| 2e-6 * wanted[i].abs() + 1e-6;
+        assert_close(&format!("cut gates on {}", pool.isa()), &out, &wanted, bound);
+        let mut odd = [f32::NAN, 1e30, -1e30, 1.0];
+        clamped_swiglu(&pool, alpha, limit, &mut odd, &[1.0, 1.0, 1.0, f32::NAN]).unwrap();
+        assert!(odd[0].is_nan() && odd[1] > 13.9 && odd[1] < 14.1 && odd[2] == 0.0 && odd[3].is_nan(), "{odd:?}");
+        assert!(clamped_swiglu(&pool, alpha, limit, &mut [0.0; 3], &[0.0; 2]).is_err());
     }
 }
 
@@ -185,4 +215,53 @@ fn rotations() {
     assert!(rope(&pool, &mut [0.0; 8], 1, 8, &[0.0; 5], &[0.0; 5], Pairing::Halves).is_err());
     assert!(rope(&pool, &mut [0.0; 8], 1, 8, &[0.0; 4], &[0.0; 3], Pairing::Halves).is_err());
     assert!(rope(&pool, &mut [0.0; 9], 1, 8, &[0.0; 4], &[0.0; 4], Pairing::Halves).is_err());
+}
+
+#[test]
+fn heads_and_ranks() {
+    for pool in pools() {
+        let mut random = Random::new(5);
+        let (rows, heads, rank, dim) = (300, 3, 4, 21);
+        let (a, b) = (random.values(rows * heads * dim), random.values(rows * heads * 5));
+        let mut out = vec![f32::NAN; a.len() + b.len()];
+        join_heads(&pool, &a, &b, dim, 5, &mut out).unwrap();
+        for ((out, a), b) in out.chunks(dim + 5).zip(a.chunks(dim)).zip(b.chunks(5)) {
+            assert_eq!(out, [a, b].concat());
+        }
+
+        let weight = random.values(heads * rank * dim);
+        let mut many = vec![f32::NAN; a.len() * rank];
+        rank_expand(&pool, &a, &weight, heads, dim, &mut many).unwrap();
+        let at = |t: usize, h: usize, r: usize, i: usize| ((t * heads + h) * rank + r) * dim + i;
+        let mut few = vec![f32::NAN; a.len()];
+        rank_reduce(&pool, &many, &weight, heads, dim, &mut few).unwrap();
+        let mut wanted = vec![0.0; a.len()];
+        for (i, &x) in a.iter().enumerate() {
+            let (t, h, i) = (i / dim / heads, i / dim % heads, i % dim);
+            for r in 0..rank {
+                let weight = weight[(h * rank + r) * dim + i];
+                assert_eq!(many[at(t, h, r, i)], x * weight);
+                wanted[(t * heads + h) * dim + i] += weight as f64 * many[at(t, h, r, i)] as f64;
+            }
+        }
+        assert_close("rank_reduce", &few, &wanted, |_| 1e-6);
+
+        let gates: Vec<f32> = random.values(rows).iter().map(|g| 5.0 * g).collect();
+        let mut scaled = a.clone();
+        scale_rows(&pool, &mut scaled, &gates, heads * dim).unwrap();
+        let wanted: Vec<f64> =
+            a.iter().enumerate().map(|(i, &x)| x as f64 / (1.0 + (-gates[i / heads / dim] as f64).exp())).collect();
+        assert_close("scale_rows", &scaled, &wanted, |_| 3e-7);
+    }
+    let pool = Pool::new(1);
+    assert!(join_heads(&pool, &[0.0; 4], &[0.0; 4], 2, 1, &mut [0.0; 6]).is_err());
+    assert!(join_heads(&pool, &[0.0; 4], &[0.0; 2], 2, 1, &mut [0.0; 5]).is_err());
+    assert!(join_heads(&pool, &[0.0; 4], &[], 2, 0, &mut [0.0; 4]).is_err());
+    assert!(scale_rows(&pool, &mut [0.0; 4], &[0.0; 3], 2).is_err());
+    assert!(scale_rows(&pool, &mut [0.0; 5], &[0.0; 2], 2).is_err());
+    assert!(scale_rows(&pool, &mut [], &[], 0).is_err());
+    assert!(rank_expand(&pool, &[0.0; 4], &[0.0; 6], 1, 2, &mut [0.0; 11]).is_err());
+    assert!(rank_expand(&pool, &[0.0; 4], &[0.0; 5], 1, 2, &mut [0.0; 8]).is_err());
+    assert!(rank_reduce(&pool, &[0.0; 8], &[0.0; 4], 0, 2, &mut [0.0; 4]).is_err());
+    assert!(rank_reduce(&pool, &[0.0; 8], &[0.0; 4], 1, 2, &mut [0.0; 5]).is_err());
 }

@@ -1,79 +1,24 @@
 //! Families on checkpoints that are not as they should be: an answer or an error that names the thing, at once.
 
-use std::{cell::Cell, fs, path::PathBuf, rc::Rc, time::Instant};
+mod support;
+
+use std::{cell::Cell, rc::Rc, time::Instant};
 
 use proptest::{prelude::*, test_runner::TestRunner};
 use selkie_formats::{
-    ByteSource, Checkpoint, MemorySource, TensorSpec,
+    Checkpoint, MemorySource, TensorSpec,
     gguf::{Array, GgufOptions, GgufWriter, Value as GgufValue},
-    parse_lenient_json,
 };
-use selkie_model::{
-    Batch, Error, Executor, ModelSpec, Result, Sequence, Want, families, plan, reference::Reference, spec::Mixer,
-};
-use selkie_suite::{DENSE, MIXTURES};
+use selkie_model::{Error, ModelSpec, Result, families, plan, spec::Mixer};
+use selkie_suite::{DENSE, MIXTURES, RECURRENT};
 use serde_json::{Value, json};
+use support::{folder, gguf, logits, message, read_changed, read_with_key, safetensors};
 
-fn folder(name: &str) -> PathBuf {
-    selkie_suite::fixtures().join("hf").join(name)
-}
-
-fn source(path: PathBuf) -> Rc<dyn ByteSource> {
-    let bytes = fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    Rc::new(MemorySource::new(path.display().to_string(), bytes))
-}
-
-/// The fixtures of transformers that have the file `form`.
+/// The fixtures of transformers and mamba_ssm that have the file `form`.
 fn with(form: &str) -> Vec<&'static str> {
-    DENSE.iter().chain(MIXTURES).copied().filter(|name| folder(name).join(form).exists()).collect()
-}
-
-/// The safetensors form of a fixture.
-fn safetensors(name: &str) -> (Checkpoint, Value) {
-    let config = fs::read(folder(name).join("config.json")).expect("config.json");
-    let config = parse_lenient_json("config.json", &config).expect("JSON");
-    let sources = vec![source(folder(name).join("model.safetensors"))];
-    (pollster::block_on(Checkpoint::open_safetensors(sources, None)).expect("a checkpoint"), config)
-}
-
-/// The GGUF form of a fixture.
-fn gguf(name: &str) -> Checkpoint {
-    let sources = vec![source(folder(name).join("model.gguf"))];
-    pollster::block_on(Checkpoint::open_gguf(sources)).expect("a checkpoint")
-}
-
-/// Reads a fixture whose configuration is changed.
-fn read_changed(name: &str, change: impl FnOnce(&mut Value)) -> Result<ModelSpec> {
-    let (checkpoint, mut config) = safetensors(name);
-    change(&mut config);
-    families::read(&checkpoint, Some(&config))
-}
-
-/// Reads a GGUF fixture of which one key is set, or removed where there is no value.
-fn read_with_key(name: &str, key: &str, value: Option<GgufValue>) -> Result<ModelSpec> {
-    let mut checkpoint = gguf(name);
-    let metadata = checkpoint.gguf.as_mut().expect("metadata");
-    match value {
-        Some(value) => metadata.set(key, value),
-        None => metadata.remove(key),
-    };
-    families::read(&checkpoint, None)
-}
-
-/// The message of the error that must have come.
-#[track_caller]
-fn message(result: Result<ModelSpec>) -> String {
-    result.expect_err("this should not be read").to_string()
-}
-
-/// The logits of three tokens.
-fn logits(spec: ModelSpec, checkpoint: &Checkpoint) -> Vec<f32> {
-    let weights = pollster::block_on(spec.weights.load(checkpoint)).expect("weights");
-    let mut reference = Reference::<f32>::new(spec, weights);
-    let mut state = reference.new_state(3).expect("a state");
-    let batch =
-        Batch { ids: &[1, 5, 2], sequences: &[Sequence { rows: 0..3 }], outputs: &[0, 1, 2], want: Want::Logits };
-    pollster::block_on(reference.forward(&batch, &mut [&mut state])).expect("a forward pass").values
+    let mut all = [DENSE, MIXTURES, RECURRENT].concat();
+    all.retain(|name| folder(name).join(form).exists());
+    all
 }
 
 #[test]
@@ -169,7 +114,8 @@ fn senseless_sizes() {
 fn no_family_believes_in_billions_of_layers() {
     for name in with("model.safetensors") {
         let error = message(read_changed(name, |c| {
-            c["num_hidden_layers"] = json!(2_000_000_000);
+            let key = if c.get("n_layer").is_some() { "n_layer" } else { "num_hidden_layers" };
+            c[key] = json!(2_000_000_000);
             c["sliding_window"] = json!(4);
             c["use_sliding_window"] = json!(true);
             c["layer_types"] = Value::Null;
@@ -396,7 +342,7 @@ fn mutated_configurations() {
     assert!(models.len() > 10);
     let change = (any::<prop::sample::Index>(), odd_value());
     let case = (0..models.len(), prop::collection::vec(change, 1..4));
-    let (cases, read) = (1000, Cell::new(0));
+    let (cases, read) = (1500, Cell::new(0));
     let mut runner = TestRunner::new(ProptestConfig { cases, failure_persistence: None, ..Default::default() });
     let outcome = runner.run(&case, |(model, changes)| {
         let (checkpoint, config, fields) = &models[model];
@@ -428,7 +374,7 @@ fn mutated_metadata() {
     ];
     let change = (any::<prop::sample::Index>(), odd);
     let case = (0..models.len(), prop::collection::vec(change, 1..4));
-    let (cases, read) = (400, Cell::new(0));
+    let (cases, read) = (500, Cell::new(0));
     let mut runner = TestRunner::new(ProptestConfig { cases, failure_persistence: None, ..Default::default() });
     let outcome = runner.run(&case, |(model, changes)| {
         let mut checkpoint = gguf(models[model]);

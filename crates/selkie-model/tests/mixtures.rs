@@ -287,7 +287,7 @@ fn senseless_settings() {
     let cases = [
         ("qwen3moe", "num_experts_per_tok", json!(0), "0 of 6 experts"),
         ("qwen3moe", "num_experts_per_tok", json!(7), "7 of 6 experts"),
-        ("qwen3moe", "num_experts_per_tok", Value::Null, "is missing"),
+        ("qwen3moe", "num_experts_per_tok", Value::Null, "8 of 6 experts"),
         ("qwen3moe", "num_local_experts", json!(5), "5, but `model.layers.0.mlp.gate.weight` has 6 rows"),
         ("deepseek3-mla", "n_group", json!(3), "8 experts do not divide into 3 groups"),
         ("deepseek3-mla", "topk_group", json!(5), "5 of 4 groups"),
@@ -304,7 +304,7 @@ fn senseless_settings() {
         ("deepseek3-mla", "q_lora_rank", Value::Null, "is missing"),
         ("deepseek2-yarn", "topk_method", json!("luck"), "group_limited_greedy"),
         ("gptoss", "swiglu_limit", json!(-1.0), "is -1"),
-        ("olmoe", "clip_qkv", json!(8.0), "not supported"),
+        ("olmoe", "clip_qkv", json!(-8.0), "is -8"),
     ];
     for (name, key, value, wanted) in cases {
         let error = refused(name, |c| c[key] = value.clone());

@@ -10,13 +10,27 @@ fn printed_plans() {
     let names = ["llama-gqa", "gemma3-text", "mixtral", "phi3", "granite", "olmo2"];
     let mixtures = [("deepseek3-mla", "model.gguf"), ("gptoss", "model.gguf"), ("qwen2moe-shared", "model-q8_0.gguf")];
     for (name, form) in names.into_iter().map(|name| (name, "model.gguf")).chain(mixtures) {
-        let case = Case::open(name);
-        let form = case.forms.iter().find(|f| f.name == form).expect("a GGUF form");
-        let (spec, _) = form.load();
-        let plain = plan::plan(&spec);
-        let fused = plan::fuse(plain.clone());
-        check(&format!("{name}.txt"), &plain.print(&spec));
-        check(&format!("{name}.fused.txt"), &fused.print(&spec));
+        print(name, form);
+    }
+}
+
+fn print(name: &str, form: &str) {
+    let case = Case::open(name);
+    let form = case.forms.iter().find(|f| f.name == form).expect("the form");
+    let (spec, _) = form.load();
+    let plain = plan::plan(&spec);
+    let fused = plan::fuse(plain.clone());
+    check(&format!("{name}.txt"), &plain.print(&spec));
+    check(&format!("{name}.fused.txt"), &fused.print(&spec));
+}
+
+/// Recurrent layers; from safetensors where those say more, or are all there is.
+#[test]
+fn printed_recurrent_plans() {
+    let gguf = ["mamba", "mamba2-g2", "lfm2", "qwen3next"].map(|name| (name, "model.gguf"));
+    let safetensors = ["ssm-mamba3-mimo", "falcon-h1", "zamba2"].map(|name| (name, "safetensors with config.json"));
+    for (name, form) in gguf.into_iter().chain(safetensors) {
+        print(name, form);
     }
 }
 

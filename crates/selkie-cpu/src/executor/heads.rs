@@ -5,7 +5,10 @@ use selkie_model::{Batch, Result, plan::Op};
 use super::{CpuExecutor, op_error};
 use crate::{
     Activations,
-    kernels::matmul::{Product, matmul},
+    kernels::{
+        self,
+        matmul::{Product, matmul},
+    },
 };
 
 impl CpuExecutor {
@@ -14,45 +17,38 @@ impl CpuExecutor {
         let over = if let Op::ScaleRows { x, .. } = op { Some(*x) } else { None };
         self.write(out, over, batch, |e, out| match op {
             Op::ScaleRows { x, gate, .. } => {
-                let width = e.plan.buffer(*x).width;
-                for (row, gate) in out.chunks_exact_mut(width).zip(e.read(*gate, batch)) {
-                    let factor = 1.0 / (1.0 + (-gate).exp());
-                    row.iter_mut().for_each(|v| *v *= factor);
-                }
-                Ok(())
+                kernels::heads::scale_rows(&e.pool, out, e.read(*gate, batch), e.plan.buffer(*x).width)
+                    .map_err(op_error(op))
             }
             Op::JoinHeads { a, b, n_heads, .. } => {
                 let [a_dim, b_dim] = [*a, *b].map(|id| e.plan.buffer(id).width / n_heads);
-                let heads = e.read(*a, batch).chunks_exact(a_dim).zip(e.read(*b, batch).chunks_exact(b_dim));
-                for (out, (a, b)) in out.chunks_exact_mut(a_dim + b_dim).zip(heads) {
-                    out[..a_dim].copy_from_slice(a);
-                    out[a_dim..].copy_from_slice(b);
-                }
-                Ok(())
+                kernels::heads::join_heads(&e.pool, e.read(*a, batch), e.read(*b, batch), a_dim, b_dim, out)
+                    .map_err(op_error(op))
             }
             Op::HeadLinear { x, weight, n_heads, .. } => e.head_linear(op, e.read(*x, batch), *weight, *n_heads, out),
             Op::RankExpand { x, weight, head_dim, .. } => {
-                let weight = e.weights.vector(*weight);
-                let each = weight.len() * head_dim / e.plan.buffer(*x).width;
-                let heads = e.read(*x, batch).chunks_exact(*head_dim).zip(weight.chunks_exact(each).cycle());
-                for (out, (x, w)) in out.chunks_exact_mut(each).zip(heads) {
-                    for (out, w) in out.chunks_exact_mut(*head_dim).zip(w.chunks_exact(*head_dim)) {
-                        out.iter_mut().zip(w.iter().zip(x)).for_each(|(o, (w, x))| *o = w * x);
-                    }
-                }
-                Ok(())
+                let heads = e.plan.buffer(*x).width / head_dim;
+                kernels::heads::rank_expand(
+                    &e.pool,
+                    e.read(*x, batch),
+                    e.weights.vector(*weight),
+                    heads,
+                    *head_dim,
+                    out,
+                )
+                .map_err(op_error(op))
             }
             Op::RankReduce { x, weight, head_dim, out: reduced } => {
-                let weight = e.weights.vector(*weight);
-                let each = weight.len() * head_dim / e.plan.buffer(*reduced).width;
-                let heads = e.read(*x, batch).chunks_exact(each).zip(weight.chunks_exact(each).cycle());
-                for (out, (x, w)) in out.chunks_exact_mut(*head_dim).zip(heads) {
-                    out.fill(0.0);
-                    for (x, w) in x.chunks_exact(*head_dim).zip(w.chunks_exact(*head_dim)) {
-                        out.iter_mut().zip(w.iter().zip(x)).for_each(|(o, (w, x))| *o += w * x);
-                    }
-                }
-                Ok(())
+                let heads = e.plan.buffer(*reduced).width / head_dim;
+                kernels::heads::rank_reduce(
+                    &e.pool,
+                    e.read(*x, batch),
+                    e.weights.vector(*weight),
+                    heads,
+                    *head_dim,
+                    out,
+                )
+                .map_err(op_error(op))
             }
             _ => Ok(()),
         })

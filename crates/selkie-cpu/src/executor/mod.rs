@@ -285,6 +285,10 @@ impl CpuExecutor {
                 kernels::vector::scale(&e.pool, out, *scale);
                 Ok(())
             }),
+            Op::Clamp { x, limit, out } => self.write(*out, Some(*x), batch, |_, out| {
+                out.iter_mut().for_each(|v| *v = v.clamp(-limit, *limit));
+                Ok(())
+            }),
             Op::SoftCap { x, cap, out } => self.write(*out, Some(*x), batch, |_, out| {
                 out.iter_mut().for_each(|v| *v = cap * (*v / cap).tanh());
                 Ok(())
@@ -431,6 +435,7 @@ fn kind(activation: selkie_model::spec::Activation) -> Activation {
         selkie_model::spec::Activation::Silu => Activation::Silu,
         selkie_model::spec::Activation::GeluTanh => Activation::GeluTanh,
         selkie_model::spec::Activation::GeluErf => Activation::GeluErf,
+        selkie_model::spec::Activation::Relu => Activation::Relu,
         selkie_model::spec::Activation::ReluSquared => Activation::ReluSquared,
         selkie_model::spec::Activation::Sigmoid => Activation::Sigmoid,
         selkie_model::spec::Activation::Identity => Activation::Identity,

@@ -5,15 +5,12 @@ use std::sync::Arc;
 use selkie_model::{
     Batch, Result,
     plan::{BufferId, Op, Plan, Slot, SlotId},
-    reference::ops,
-    spec,
 };
 
 use super::{CpuExecutor, Slots, op_error, weights::Loaded};
 use crate::{
-    CacheType, CausalConv, ConvState, Error, InputRule, KvCache, Pool, ScanState, SelectiveScan, Ssd, SsdShape,
-    SsdState,
-    kernels::recurrent::state::{Recurrence, RecurrentState},
+    CacheType, CausalConv, ConvState, Cssd, CssdState, DeltaRule, DeltaState, Error, KvCache, Mamba3, Mamba3Parameters,
+    Mamba3State, ScanState, SelectiveScan, Ssd, SsdState,
 };
 
 /// The op that a slot belongs to, with its weights as its kernel wants them.
@@ -22,7 +19,9 @@ pub(super) enum SlotOp {
     Conv(Arc<CausalConv>),
     Scan(Arc<SelectiveScan>),
     Ssd(Arc<Ssd>),
-    Plain(Arc<Plain>),
+    Mamba3(Arc<Mamba3>),
+    Cssd(Arc<Cssd>),
+    Delta(Arc<DeltaRule>),
 }
 
 /// What a slot holds.
@@ -32,7 +31,9 @@ pub(super) enum SlotState {
     Conv(ConvState),
     Scan(ScanState),
     Ssd(SsdState),
-    Plain(RecurrentState<Plain>),
+    Mamba3(Mamba3State),
+    Cssd(CssdState),
+    Delta(DeltaState),
 }
 
 /// `$body` with what a recurrent slot holds; `$cache` for a cache.
@@ -43,7 +44,9 @@ macro_rules! recurrent {
             SlotState::Conv($state) => $body,
             SlotState::Scan($state) => $body,
             SlotState::Ssd($state) => $body,
-            SlotState::Plain($state) => $body,
+            SlotState::Mamba3($state) => $body,
+            SlotState::Cssd($state) => $body,
+            SlotState::Delta($state) => $body,
         }
     };
 }
@@ -65,19 +68,29 @@ impl SlotOp {
                     SlotOp::Conv(Arc::new(op))
                 }
                 (Op::SelectiveScan(o), Slot::Scan { channels, d_state }) => {
-                    let rule = match o.input {
-                        spec::InputRule::Euler => InputRule::Euler,
-                        spec::InputRule::ZeroOrderHold => InputRule::ZeroOrderHold,
-                    };
-                    SlotOp::Scan(Arc::new(SelectiveScan::new(channels, d_state, rule, vector(o.a), vector(o.d))?))
+                    let op = SelectiveScan::new(channels, d_state, o.input, vector(o.a), vector(o.d))?;
+                    SlotOp::Scan(Arc::new(op))
                 }
                 (Op::Ssd(o), _) => {
-                    let spec::SsdShape { n_heads, head_dim, n_groups, d_state, dt_min, dt_max, scale_input } = o.shape;
-                    let dt_limit = (dt_min, dt_max);
-                    let shape = SsdShape { n_heads, head_dim, n_groups, d_state, scale_input, dt_limit };
-                    SlotOp::Ssd(Arc::new(Ssd::new(shape, vector(o.a), vector(o.d), Some(vector(o.dt_bias)))?))
+                    SlotOp::Ssd(Arc::new(Ssd::new(o.shape, vector(o.a), vector(o.d), Some(vector(o.dt_bias)))?))
                 }
-                _ => SlotOp::Plain(Arc::new(Plain::new(op, layout, plan, weights)?)),
+                (Op::Mamba3(o), _) => {
+                    let parameters = Mamba3Parameters {
+                        dt_bias: vector(o.dt_bias),
+                        b_bias: vector(o.b_bias),
+                        c_bias: vector(o.c_bias),
+                        d: vector(o.d),
+                        mimo_x: o.mimo_x.map(vector),
+                    };
+                    SlotOp::Mamba3(Arc::new(Mamba3::new(o.shape, &parameters)?))
+                }
+                (Op::Cssd(o), _) => {
+                    SlotOp::Cssd(Arc::new(Cssd::new(o.shape, vector(o.a_log), vector(o.d), vector(o.dt_bias))?))
+                }
+                (Op::DeltaRule(o), _) => {
+                    SlotOp::Delta(Arc::new(DeltaRule::new(o.shape, vector(o.a_weight), vector(o.dt_bias))?))
+                }
+                _ => return Err(Error::Parameter("a slot that is not its op's")),
             };
             found[slot.0 as usize] = Some(own);
         }
@@ -93,7 +106,9 @@ impl SlotOp {
             SlotOp::Conv(op) => SlotState::Conv(ConvState::new(op.clone())),
             SlotOp::Scan(op) => SlotState::Scan(ScanState::new(op.clone())),
             SlotOp::Ssd(op) => SlotState::Ssd(SsdState::new(op.clone())),
-            SlotOp::Plain(op) => SlotState::Plain(RecurrentState::new(op.clone())),
+            SlotOp::Mamba3(op) => SlotState::Mamba3(Mamba3State::new(op.clone())),
+            SlotOp::Cssd(op) => SlotState::Cssd(CssdState::new(op.clone())),
+            SlotOp::Delta(op) => SlotState::Delta(DeltaState::new(op.clone())),
         })
     }
 }
@@ -142,98 +157,12 @@ impl CpuExecutor {
                 SlotState::Conv(state) => state.forward(&self.pool, inputs[0], values)?,
                 SlotState::Scan(state) => state.advance(&self.pool, &inputs, values)?,
                 SlotState::Ssd(state) => state.advance(&self.pool, &inputs, values)?,
-                SlotState::Plain(state) => state.advance(&self.pool, &inputs, values)?,
+                SlotState::Mamba3(state) => state.advance(&self.pool, &inputs, values)?,
+                SlotState::Cssd(state) => state.advance(&self.pool, &inputs, values)?,
+                SlotState::Delta(state) => state.advance(&self.pool, &inputs, values)?,
                 SlotState::Cache(_) => return Err(Error::Parameter("a recurrent op's slot is a cache")),
             }
         }
         Ok(())
-    }
-}
-
-type Step = dyn Fn(&[&[f32]], &mut [Vec<f32>]) -> Vec<f32> + Send + Sync;
-
-/// An op by its definition, for what has no kernel of its own.
-pub(super) struct Plain {
-    widths: Vec<usize>,
-    outputs: usize,
-    planes: Vec<usize>,
-    step: Box<Step>,
-}
-
-impl Plain {
-    fn new(op: &Op, slot: &Slot, plan: &Plan, weights: &Loaded) -> crate::Result<Self> {
-        let own = |id| weights.vector(id).to_vec();
-        let step: Box<Step> = match op {
-            Op::CausalConv { x, weight, bias, silu, .. } => {
-                let (channels, weight, bias, silu) = (plan.buffer(*x).width, own(*weight), bias.map(own), *silu);
-                let taps = weight.len() / channels;
-                Box::new(move |i, p| ops::causal_conv(i[0], &weight, bias.as_deref(), silu, &mut p[0], channels, taps))
-            }
-            Op::SelectiveScan(o) => {
-                let (a, d, input) = (own(o.a), own(o.d), o.input);
-                Box::new(move |i, p| ops::selective_scan(i[0], i[1], i[2], i[3], &a, &d, input, &mut p[0]))
-            }
-            Op::Ssd(o) => {
-                let (a, d, dt_bias, shape) = (own(o.a), own(o.d), own(o.dt_bias), o.shape);
-                Box::new(move |i, p| ops::ssd(i[0], i[1], &a, &d, Some(&dt_bias), &shape, &mut p[0]))
-            }
-            Op::Mamba3(o) => {
-                let (dt_bias, b_bias, c_bias, d) = (own(o.dt_bias), own(o.b_bias), own(o.c_bias), own(o.d));
-                let (mimo_x, shape) = (o.mimo_x.map(own), o.shape);
-                Box::new(move |i, p| {
-                    let mimo_x = mimo_x.as_deref();
-                    let params =
-                        ops::Mamba3Params { dt_bias: &dt_bias, b_bias: &b_bias, c_bias: &c_bias, d: &d, mimo_x };
-                    let [angle, s, k, x] = p else { return vec![] };
-                    let state = ops::Mamba3State { angle, s, k, x };
-                    ops::mamba3(i[0], i[1], i[2], i[3], i[4], i[5], i[6], &params, &shape, state)
-                })
-            }
-            Op::Cssd(o) => {
-                let (a_log, d, dt_bias, shape) = (own(o.a_log), own(o.d), own(o.dt_bias), o.shape);
-                Box::new(move |i, p| ops::cssd(i[0], i[1], &a_log, &d, &dt_bias, &shape, &mut p[0]))
-            }
-            Op::DeltaRule(o) => {
-                let (a_weight, dt_bias, shape) = (own(o.a_weight), own(o.dt_bias), o.shape);
-                Box::new(move |i, p| ops::delta_rule(i[0], i[1], i[2], &a_weight, &dt_bias, &shape, &mut p[0]))
-            }
-            _ => return Err(Error::Parameter("an op without a state")),
-        };
-        Ok(Self {
-            widths: op.inputs().iter().map(|&id| plan.buffer(id).width).collect(),
-            outputs: op.outputs().iter().map(|&id| plan.buffer(id).width).sum(),
-            planes: slot.planes(0).into_iter().map(|(_, shape)| shape.iter().product()).collect(),
-            step,
-        })
-    }
-}
-
-impl Recurrence for Plain {
-    fn widths(&self) -> &[usize] {
-        &self.widths
-    }
-
-    fn outputs(&self) -> usize {
-        self.outputs
-    }
-
-    fn planes(&self) -> Vec<usize> {
-        self.planes.clone()
-    }
-
-    fn fresh(&self) -> Vec<Vec<f32>> {
-        self.planes.iter().map(|&n| vec![0.0; n]).collect()
-    }
-
-    fn advance(&self, _: &Pool, planes: &mut [Vec<f32>], _: usize, inputs: &[&[f32]], out: &mut [f32]) {
-        out.copy_from_slice(&(self.step)(inputs, planes));
-    }
-
-    fn export(&self, planes: &[Vec<f32>]) -> Vec<Vec<f32>> {
-        planes.to_vec()
-    }
-
-    fn import(&self, planes: &[Vec<f32>]) -> Vec<Vec<f32>> {
-        planes.to_vec()
     }
 }

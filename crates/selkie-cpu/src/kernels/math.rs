@@ -70,6 +70,43 @@ pub(crate) fn softplus<S: Simd>(s: S, x: S::F) -> S::F {
     s.add(s.max(zero, x), ln_1p(s, exp(s, s.sub(zero, s.abs(x)))))
 }
 
+/// The hyperbolic tangent, to the last bits also where x is small.
+#[inline(always)]
+pub(crate) fn tanh<S: Simd>(s: S, x: S::F) -> S::F {
+    const TWICE_LOG2_E: f32 = 2.0 * std::f32::consts::LOG2_E;
+    let x = s.min(s.splat(20.0), s.max(s.splat(-20.0), x));
+    let ([scale], [m]) = exp2_parts(s, [s.mul(s.splat(TWICE_LOG2_E), x)]);
+    // e^2x - 1
+    let less_one = s.fma(scale, m, s.sub(scale, s.splat(1.0)));
+    s.div(less_one, s.add(less_one, s.splat(2.0)))
+}
+
+/// Cosine and sine, for angles of a few turns at most.
+#[inline(always)]
+pub(crate) fn cos_sin<S: Simd>(s: S, x: S::F) -> (S::F, S::F) {
+    let n = s.round(s.mul(s.splat(std::f32::consts::FRAC_2_PI), x));
+    // A quarter turn in two parts, the first with few bits: its products with n are exact.
+    let r = s.fma(n, s.splat(-1.570_312_5), x);
+    let r = s.fma(n, s.splat(-4.838_268e-4), r);
+    // Chebyshev interpolants in r^2 for |r| <= pi / 4, to 1e-10.
+    let square = s.mul(r, r);
+    let mut sin = s.splat(2.717_345_7e-6);
+    for c in [-1.983_920_2e-4, 8.333_329e-3, -1.666_666_7e-1, 1.0] {
+        sin = s.fma(sin, square, s.splat(c));
+    }
+    let sin = s.mul(sin, r);
+    let mut cos = s.splat(2.437_983e-5);
+    for c in [-1.388_661_8e-3, 4.166_661_7e-2, -0.5, 1.0] {
+        cos = s.fma(cos, square, s.splat(c));
+    }
+    // Turned on by whole quarters, -2 to 2 of them: their cosine is 1 - |q|, their sine q (2 - |q|).
+    let q = s.fma(s.splat(-4.0), s.round(s.mul(s.splat(0.25), n)), n);
+    let turn_cos = s.sub(s.splat(1.0), s.abs(q));
+    let turn_sin = s.mul(q, s.sub(s.splat(2.0), s.abs(q)));
+    let minus = s.sub(s.splat(0.0), turn_sin);
+    (s.fma(cos, turn_cos, s.mul(sin, minus)), s.fma(sin, turn_cos, s.mul(cos, turn_sin)))
+}
+
 /// 1 / (1 + e^-x)
 #[inline(always)]
 pub(crate) fn sigmoid<S: Simd>(s: S, x: S::F) -> S::F {

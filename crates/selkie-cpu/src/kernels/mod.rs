@@ -7,6 +7,7 @@ mod float;
 pub(crate) mod formats;
 mod gemm;
 mod gemv;
+pub(crate) mod heads;
 pub(crate) mod kv_cache;
 mod math;
 pub(crate) mod matmul;

@@ -77,6 +77,7 @@ pub(super) fn store_some<S: Simd>(s: S, out: &mut [f32], x: S::F) {
 enum Each {
     Activate(Activation),
     Gate(Activation),
+    ClampedSwiglu { alpha: f32, limit: f32 },
     AddScaled(f32),
     Multiply,
     Scale(f32),
@@ -97,6 +98,14 @@ impl Kernel for Elementwise<'_> {
                 Activation::GeluTanh => walk(s, x, y, |x, y| s.mul(math::gelu_tanh(s, x), y)),
                 _ => walk(s, x, y, |x, y| s.mul(activation(s, kind, x), y)),
             },
+            Each::ClampedSwiglu { alpha, limit } => {
+                let (alpha, top, bottom, one) = (s.splat(alpha), s.splat(limit), s.splat(-limit), s.splat(1.0));
+                walk(s, x, y, |gate, up| {
+                    let gate = s.min(top, gate);
+                    let up = s.max(bottom, s.min(top, up));
+                    s.mul(s.mul(gate, math::sigmoid(s, s.mul(alpha, gate))), s.add(up, one))
+                })
+            }
             Each::AddScaled(by) => walk(s, x, y, |x, y| s.fma(s.splat(by), y, x)),
             Each::Multiply => walk(s, x, y, |x, y| s.mul(x, y)),
             Each::Scale(by) => walk(s, x, y, |x, _| s.mul(s.splat(by), x)),
@@ -138,6 +147,16 @@ pub fn activate(pool: &Pool, kind: Activation, x: &mut [f32]) {
 pub fn gate(pool: &Pool, kind: Activation, x: &mut [f32], up: &[f32]) -> Result<()> {
     expect("up", "values", x.len(), up.len())?;
     elementwise(pool, Each::Gate(kind), x, up);
+    Ok(())
+}
+
+/// `x = g * sigmoid(alpha * g) * (u + 1)` with `g = min(x, limit)` and `u` held within `limit` of 0 (gpt-oss)
+///
+/// # Errors
+/// Where the lengths differ.
+pub fn clamped_swiglu(pool: &Pool, alpha: f32, limit: f32, x: &mut [f32], up: &[f32]) -> Result<()> {
+    expect("up", "values", x.len(), up.len())?;
+    elementwise(pool, Each::ClampedSwiglu { alpha, limit }, x, up);
     Ok(())
 }
 

@@ -4,6 +4,9 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod conv;
+mod cssd;
+mod delta;
+mod mamba3;
 mod scan;
 mod ssd;
 mod support;

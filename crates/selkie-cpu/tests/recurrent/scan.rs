@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
-use selkie_cpu::{InputRule, Pool, Result, ScanState, SelectiveScan};
+use selkie_cpu::{Pool, Result, ScanState, SelectiveScan};
+use selkie_model::reference::ops::InputRule;
 
 use crate::{
     common::{Random, pools},

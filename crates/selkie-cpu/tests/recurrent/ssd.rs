@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
-use selkie_cpu::{Pool, Result, Ssd, SsdShape, SsdState};
+use selkie_cpu::{Pool, Result, Ssd, SsdState};
+use selkie_model::reference::ops::SsdShape;
 
 use crate::{
     common::{Random, pools},
@@ -18,7 +19,7 @@ pub struct Heads {
 }
 
 pub fn shape(n_heads: usize, head_dim: usize, n_groups: usize, d_state: usize) -> SsdShape {
-    SsdShape { n_heads, head_dim, n_groups, d_state, scale_input: true, dt_limit: (0.0, f32::INFINITY) }
+    SsdShape { n_heads, head_dim, n_groups, d_state, scale_input: true, dt_min: 0.0, dt_max: f32::INFINITY }
 }
 
 impl Heads {
@@ -59,14 +60,14 @@ impl Layer for Heads {
     }
 
     fn definition(&self, planes: &mut [Vec<f64>], inputs: &[Vec<f64>]) -> Vec<f64> {
-        let SsdShape { n_heads, head_dim, n_groups, d_state, scale_input, dt_limit } = self.shape;
+        let SsdShape { n_heads, head_dim, n_groups, d_state, scale_input, dt_min, dt_max } = self.shape;
         let mut out = Vec::new();
         for (xbc, dt) in inputs[0].chunks(self.widths()[0]).zip(inputs[1].chunks(n_heads)) {
             let (x, bc) = xbc.split_at(n_heads * head_dim);
             let (b, c) = bc.split_at(n_groups * d_state);
             for h in 0..n_heads {
                 let bias = self.dt_bias.as_ref().map_or(0.0, |bias| bias[h] as f64);
-                let dt = softplus(dt[h] + bias).clamp(dt_limit.0 as f64, dt_limit.1 as f64);
+                let dt = softplus(dt[h] + bias).clamp(dt_min as f64, dt_max as f64);
                 let (decay, gain) = ((dt * self.a[h] as f64).exp(), if scale_input { dt } else { 1.0 });
                 let group = h * n_groups / n_heads * d_state;
                 for p in h * head_dim..(h + 1) * head_dim {
@@ -94,7 +95,7 @@ fn golden_layer(golden: &Golden, case: &str, limit: Option<(f32, f32)>) -> Heads
     let &[_, _, n_heads, head_dim] = &golden.shape(&name("x"))[..] else { panic!("four axes") };
     let &[_, _, n_groups, d_state] = &golden.shape(&name("B"))[..] else { panic!("four axes") };
     let mut shape = shape(n_heads, head_dim, n_groups, d_state);
-    shape.dt_limit = limit.unwrap_or(shape.dt_limit);
+    (shape.dt_min, shape.dt_max) = limit.unwrap_or((shape.dt_min, shape.dt_max));
     let d = golden.find(&name("D")).unwrap_or(vec![0.0; n_heads]);
     Heads::new(shape, golden.get(&name("A")), d, golden.find(&name("dt_bias")))
 }

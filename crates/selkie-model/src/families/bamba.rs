@@ -4,7 +4,7 @@
 use selkie_formats::Checkpoint;
 
 use super::{
-    decoder::Reader,
+    decoder::{Defaults, Reader, USUAL},
     recurrent::{BAMBA_KEYS, MAMBA},
     settings::Settings,
 };
@@ -15,7 +15,7 @@ use crate::{
 };
 
 pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<ModelSpec> {
-    let mut r = Reader::hybrid(settings, checkpoint, &[], MAMBA)?;
+    let mut r = Reader::hybrid(settings, checkpoint, &[], MAMBA)?.with_defaults(Defaults { eps: 1e-5, ..USUAL });
     let sizes = r.mamba2_sizes(&BAMBA_KEYS)?;
     let attending = r.settings.layers("attn_layer_indices", r.sizes.n_layers)?.unwrap_or_default();
     let options = if attending.is_empty() {

@@ -10,7 +10,7 @@ use crate::{
     Error, Result,
     rope::{Pairing, RopeSpec},
     spec::{Activation, Attention, Block, Dense, FeedForward, Layer, Linear, Mixer, ModelSpec, Norm},
-    weights::{Transform, WeightId},
+    weights::Transform,
 };
 use selkie_formats::Checkpoint;
 
@@ -26,11 +26,38 @@ pub(crate) struct Sizes {
     /// Of the widest layer, where they differ.
     pub d_ff: usize,
     pub eps: f32,
+    /// The rotary base where a configuration has none.
+    pub theta: f64,
     pub context: Option<usize>,
 }
 
+/// What a family's class in transformers has where a configuration leaves it out. GGUF files have defaults of their own.
+#[derive(Clone, Copy)]
+pub(crate) struct Defaults {
+    /// Of norms.
+    pub eps: f32,
+    /// The rotary base.
+    pub theta: f64,
+    /// The sliding window.
+    pub window: Option<usize>,
+    /// Whether embedding and head are tied.
+    pub tied: bool,
+}
+
+/// The defaults of most families.
+pub(crate) const USUAL: Defaults = Defaults { eps: 1e-6, theta: 10_000.0, window: None, tied: false };
+
 /// What configurations call the number of layers.
 const N_LAYERS: &str = "num_hidden_layers|n_layer|n_layers";
+
+/// What files call the norms' epsilon.
+const EPS: (&str, &str) = (
+    "attention.layer_norm_rms_epsilon|attention.layer_norm_epsilon",
+    "rms_norm_eps|norm_eps|layer_norm_epsilon|norm_epsilon",
+);
+
+const EMBEDDING: &str = "token_embd.weight";
+const HEAD: &str = "output.weight";
 
 /// Norms of queries and keys before the rotation.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,6 +76,8 @@ pub(crate) struct AttentionOptions {
     pub scale: f32,
     pub softcap: Option<f32>,
     pub qk_norm: QkNorm,
+    /// Queries, keys and values are cut to within this.
+    pub clip: Option<f32>,
 }
 
 /// Reads a decoder from a checkpoint, piece by piece.
@@ -59,6 +88,7 @@ pub(crate) struct Reader<'a> {
     pub ropes: Vec<RopeSpec>,
     /// Norm weights are stored as offsets from one.
     norm_offset: bool,
+    defaults: Defaults,
 }
 
 impl<'a> Reader<'a> {
@@ -88,12 +118,25 @@ impl<'a> Reader<'a> {
             let what = format!("{layers} layers, but the file has only {n_tensors} tensors");
             return Err(Error::setting(settings.name("block_count", N_LAYERS), what));
         }
-        Ok(Self { settings, tensors, sizes, ropes: vec![], norm_offset: false })
+        let reader = Self { settings, tensors, sizes, ropes: vec![], norm_offset: false, defaults: USUAL };
+        Ok(reader.with_defaults(USUAL))
     }
 
     /// Gemma's safetensors store norm weights as offsets from one; its GGUF files do not.
     pub fn with_offset_norms(mut self) -> Self {
         self.norm_offset = !self.settings.is_gguf();
+        self
+    }
+
+    /// What the family has where a configuration leaves it out, if that is not [`USUAL`].
+    pub fn with_defaults(mut self, defaults: Defaults) -> Self {
+        if !self.settings.is_gguf() {
+            if self.settings.field(EPS.1).is_none() {
+                self.sizes.eps = defaults.eps;
+            }
+            self.sizes.theta = defaults.theta;
+            self.defaults = defaults;
+        }
         self
     }
 
@@ -113,7 +156,7 @@ impl<'a> Reader<'a> {
     /// The usual options: every earlier position, `1 / sqrt(head_dim)`.
     pub fn options(&self, rope: usize) -> AttentionOptions {
         let scale = (self.sizes.head_dim as f32).sqrt().recip();
-        AttentionOptions { rope: Some(rope), window: None, scale, softcap: None, qk_norm: QkNorm::None }
+        AttentionOptions { rope: Some(rope), window: None, scale, softcap: None, qk_norm: QkNorm::None, clip: None }
     }
 
     /// The same without positions.
@@ -121,13 +164,16 @@ impl<'a> Reader<'a> {
         AttentionOptions { rope: None, ..self.options(0) }
     }
 
+    /// The sliding window of the layers that have one.
+    pub fn window(&self) -> Result<Option<usize>> {
+        let (gguf, hf) = ("attention.sliding_window", "sliding_window");
+        let default = self.defaults.window.filter(|_| self.settings.leaves_out(hf));
+        Ok(self.settings.count(gguf, hf)?.or(default).filter(|&window| window > 0))
+    }
+
     /// The sliding window of each layer. `layer_types` in the configuration decides; else `slides`, by layer index.
     pub fn windows(&self, slides: impl Fn(usize) -> bool) -> Result<Vec<Option<usize>>> {
-        let Some(window) =
-            self.settings.count("attention.sliding_window", "sliding_window")?.filter(|&window| window > 0)
-        else {
-            return Ok(vec![None; self.sizes.n_layers]);
-        };
+        let Some(window) = self.window()? else { return Ok(vec![None; self.sizes.n_layers]) };
         if let Some(types) = self.settings.field("layer_types") {
             let bad =
                 || Error::setting("layer_types", "is not a list with `full_attention` or `sliding_attention` a layer");
@@ -146,7 +192,7 @@ impl<'a> Reader<'a> {
 
     /// Qwen's windows: where switched on, the layers from `max_window_layers` up slide. GGUF files carry none.
     pub fn upper_windows(&self) -> Result<Vec<Option<usize>>> {
-        if !self.settings.flag("use_sliding_window") {
+        if !self.settings.flag("use_sliding_window")? {
             return Ok(vec![None; self.sizes.n_layers]);
         }
         let first = self.settings.count("", "max_window_layers")?.unwrap_or(28);
@@ -238,8 +284,19 @@ impl<'a> Reader<'a> {
             scale: options.scale,
             softcap: options.softcap,
             window: options.window,
+            clip: options.clip,
             sinks: None,
         })))
+    }
+
+    /// For a recurrent layer, whose convolution and gate go by the field `key`: plans have these as SiLU only.
+    pub fn require_silu(&self, key: &str) -> Result<()> {
+        match self.activation(key, Activation::Silu)? {
+            Activation::Silu => Ok(()),
+            other => {
+                Err(Error::setting(key, format!("is {}: recurrent layers are known with silu only", other.name())))
+            }
+        }
     }
 
     /// The activation that the configuration's field `key` names; GGUF files carry none, so `default` is the family's.
@@ -249,8 +306,12 @@ impl<'a> Reader<'a> {
             Some("silu" | "swish") => Ok(Activation::Silu),
             Some("gelu") => Ok(Activation::GeluErf),
             Some("gelu_pytorch_tanh" | "gelu_new" | "gelu_tanh") => Ok(Activation::GeluTanh),
+            Some("relu") => Ok(Activation::Relu),
             Some("relu2") => Ok(Activation::ReluSquared),
-            _ => Err(Error::setting(key, format!("{value} is not known (silu, gelu, gelu_pytorch_tanh, relu2 are)"))),
+            _ => {
+                let known = "silu, gelu, gelu_pytorch_tanh, relu, relu2";
+                Err(Error::setting(key, format!("{value} is not known ({known} are)")))
+            }
         }
     }
 
@@ -291,13 +352,22 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The spec around `layers`: embedding, final norm, head (the embedding where the file has no other).
+    /// The spec around `layers`: embedding, final norm, head. Either of embedding and head stands for the other where the file
+    /// has but one; a file that has both means both, whatever its settings say of ties.
     pub fn finish(mut self, layers: Vec<Layer>) -> Result<ModelSpec> {
         let d_model = self.sizes.d_model;
-        let vocab_size = self.vocab_size()?;
-        let embedding = self.tensors.weight("token_embd.weight", &[vocab_size, d_model])?;
+        let tied = self.settings.switch("", "tie_word_embeddings|tie_embeddings", self.defaults.tied)?;
+        let table = match tied && !self.tensors.has(EMBEDDING) && self.tensors.has(HEAD) {
+            true => HEAD,
+            false => EMBEDDING,
+        };
+        let vocab_size = self.vocab_size(table)?;
+        let embedding = self.tensors.weight(table, &[vocab_size, d_model])?;
         let final_norm = self.norm_of("output_norm.weight", d_model)?;
-        let head = self.head(embedding, vocab_size)?;
+        let head = match table != HEAD && self.tensors.has(HEAD) {
+            true => self.linear("output", vocab_size, d_model)?,
+            false => Linear::new(embedding),
+        };
         Ok(ModelSpec {
             architecture: self.settings.architecture().to_owned(),
             d_model,
@@ -316,25 +386,24 @@ impl<'a> Reader<'a> {
     }
 
     /// Rows of the embedding, which may be more than the vocabulary that the settings tell.
-    fn vocab_size(&self) -> Result<usize> {
+    fn vocab_size(&self, table: &str) -> Result<usize> {
         let d_model = self.sizes.d_model;
-        let info = self.tensors.require("token_embd.weight")?;
+        let info = self.tensors.require(table)?;
+        let told = self.settings.count("vocab_size", "vocab_size")?;
         match info.shape[..] {
-            [rows, width] | [width, rows] if width == d_model => Ok(rows),
+            [rows, width] | [width, rows] if width == d_model => match told {
+                Some(told) if told > rows => Err(Error::setting(
+                    self.settings.name("vocab_size", "vocab_size"),
+                    format!("{told}, but `{}` has {rows} rows", info.name),
+                )),
+                _ => Ok(rows),
+            },
             _ => Err(Error::Shape {
                 tensor: info.name.clone(),
                 found: info.shape.clone(),
-                wanted: vec![self.settings.count("vocab_size", "vocab_size")?.unwrap_or(0), d_model],
+                wanted: vec![told.unwrap_or(0), d_model],
             }),
         }
-    }
-
-    fn head(&mut self, embedding: WeightId, vocab_size: usize) -> Result<Linear> {
-        let tied = self.settings.flag("tie_word_embeddings|tie_embeddings") || !self.tensors.has("output.weight");
-        if tied {
-            return Ok(Linear::new(embedding));
-        }
-        self.linear("output", vocab_size, self.sizes.d_model)
     }
 }
 
@@ -375,10 +444,7 @@ impl Sizes {
     /// `n_heads` may be 0.
     fn of_heads(s: &Settings<'_>, n_heads: usize, n_kv_heads: usize, d_ff: usize) -> Result<Self> {
         let d_model = s.size("embedding_length", "hidden_size|d_model")?;
-        let (gguf, hf) = (
-            "attention.layer_norm_rms_epsilon|attention.layer_norm_epsilon",
-            "rms_norm_eps|norm_eps|layer_norm_epsilon|norm_epsilon",
-        );
+        let (gguf, hf) = EPS;
         let eps = s.number(gguf, hf)?.unwrap_or(1e-5);
         if !(eps >= 0.0 && eps.is_finite()) {
             return Err(Error::setting(s.name(gguf, hf), format!("is {eps}")));
@@ -393,7 +459,8 @@ impl Sizes {
             },
         };
         let context = s.count("context_length", "max_position_embeddings")?;
-        let own = Self { d_model, n_layers, n_heads: 0, n_kv_heads: 0, head_dim: 0, d_ff, eps: eps as f32, context };
+        let (eps, theta) = (eps as f32, USUAL.theta);
+        let own = Self { d_model, n_layers, n_heads: 0, n_kv_heads: 0, head_dim: 0, d_ff, eps, theta, context };
         if n_heads == 0 {
             return Ok(own);
         }

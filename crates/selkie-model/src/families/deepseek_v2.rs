@@ -16,7 +16,12 @@ pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<Mo
     // The first GGUF files of V3 do not name its function, but have its bias.
     let last = r.sizes.n_layers - 1;
     let biased = r.tensors.has(&format!("blk.{last}.exp_probs_b.bias"));
-    let mut routing = r.routing(if biased { Score::Sigmoid } else { Score::Softmax }, false)?;
+    let score = if biased { Score::Sigmoid } else { Score::Softmax };
+    let mut routing = r.routing(Routing { score, ..Routing::softmax(false) })?;
+    if !r.settings.is_gguf() {
+        // As transformers has it: `norm_topk_prob` is not looked at.
+        routing.renormalise = false;
+    }
     match r.settings.field("topk_method").map(|method| method.as_str()) {
         None | Some(Some("group_limited_greedy" | "noaux_tc")) => {}
         Some(Some("greedy")) => routing.groups = None,

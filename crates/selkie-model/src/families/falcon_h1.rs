@@ -4,7 +4,7 @@
 use selkie_formats::{Checkpoint, json_f64};
 
 use super::{
-    decoder::{AttentionOptions, Reader},
+    decoder::{AttentionOptions, Defaults, Reader, USUAL},
     recurrent::{BAMBA_KEYS, Keys, MAMBA},
     settings::Settings,
 };
@@ -18,7 +18,7 @@ use crate::{
 const KEYS: Keys = Keys { d_inner: "mamba_d_ssm", ..BAMBA_KEYS };
 
 pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<ModelSpec> {
-    let mut r = Reader::hybrid(settings, checkpoint, &[], MAMBA)?;
+    let mut r = Reader::hybrid(settings, checkpoint, &[], MAMBA)?.with_defaults(Defaults { eps: 1e-5, ..USUAL });
     let mut sizes = r.mamba2_sizes(&KEYS)?;
     let scale = |key: &str| r.settings.scale("", key, 1.0);
     let (ssm_in, ssm_out) = (scale("ssm_in_multiplier")?, scale("ssm_out_multiplier")?);
@@ -32,7 +32,7 @@ pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<Mo
         let width = sizes.shape.n_groups * sizes.shape.d_state;
         sizes.conv = Transform::ScaleRows(vec![(sizes.shape.d_inner(), x), (width, b), (width, c)]);
     }
-    let norm_before_gate = !r.settings.is_gguf() && r.settings.switch("", "mamba_norm_before_gate", true);
+    let norm_before_gate = !r.settings.is_gguf() && r.settings.switch("", "mamba_norm_before_gate", true)?;
     let rope = r.rope(Pairing::Halves)?;
     let default = r.options(rope);
     // Scores are linear in the keys.

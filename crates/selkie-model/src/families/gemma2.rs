@@ -4,7 +4,7 @@
 use selkie_formats::Checkpoint;
 
 use super::{
-    decoder::{AttentionOptions, Reader},
+    decoder::{AttentionOptions, Defaults, Reader, USUAL},
     settings::Settings,
     tensors::Names,
 };
@@ -21,12 +21,15 @@ pub(super) const NAMES: Names = &[
 const LAYERS_27B: usize = 46;
 
 pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<ModelSpec> {
-    let mut r = Reader::new(settings, checkpoint, NAMES)?.with_offset_norms();
+    let mut r = Reader::new(settings, checkpoint, NAMES)?
+        .with_defaults(Defaults { window: Some(4096), tied: true, ..USUAL })
+        .with_offset_norms();
     let rope = r.rope(Pairing::Halves)?;
     let scale = query_scale(&r, LAYERS_27B)?;
-    // The files of llama.cpp leave the caps out where they are the published ones.
+    // Files of either format may leave the caps out where they are the published ones.
     let cap = |r: &Reader<'_>, gguf: &str, hf: &str, default: f64| -> Result<Option<f32>> {
-        let found = r.settings.number(gguf, hf)?.or(r.settings.is_gguf().then_some(default));
+        let silent = r.settings.is_gguf() || r.settings.leaves_out(hf);
+        let found = r.settings.number(gguf, hf)?.or(silent.then_some(default));
         Ok(found.filter(|&c| c > 0.0).map(|c| c as f32))
     };
     let softcap = cap(&r, "attn_logit_softcapping", "attn_logit_softcapping", 50.0)?;
@@ -43,14 +46,14 @@ pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<Mo
     Ok(ModelSpec { embedding_scale: (d_model as f32).sqrt(), logit_softcap, ..r.finish(layers)? })
 }
 
-/// Gemma's scale of the scores: `query_pre_attn_scalar^-½`. GGUF files do not carry it; it is the width of a head
-/// except in the 27B models, where it is `d_model / n_heads`.
+/// Gemma's scale of the scores: `query_pre_attn_scalar^-½`, which is 256 where a configuration leaves it out. GGUF files do
+/// not carry it; it is the width of a head except in the 27B models, where it is `d_model / n_heads`.
 pub(super) fn query_scale(r: &Reader<'_>, layers_27b: usize) -> Result<f32> {
     let sizes = &r.sizes;
-    let default = if r.settings.is_gguf() && sizes.n_layers == layers_27b {
-        sizes.d_model / sizes.n_heads
-    } else {
-        sizes.head_dim
+    let default = match r.settings.is_gguf() {
+        true if sizes.n_layers == layers_27b => sizes.d_model / sizes.n_heads,
+        true => sizes.head_dim,
+        false => 256,
     };
     let scalar = r.settings.number("", "query_pre_attn_scalar")?.filter(|&s| s > 0.0).unwrap_or(default as f64);
     Ok(scalar.powf(-0.5) as f32)

@@ -4,7 +4,7 @@
 use selkie_formats::Checkpoint;
 
 use super::{
-    decoder::{AttentionOptions, QkNorm, Reader},
+    decoder::{AttentionOptions, Defaults, QkNorm, Reader, Sizes, USUAL},
     gemma2::{NAMES, query_scale},
     rope::from_config,
     settings::Settings,
@@ -19,7 +19,9 @@ use crate::{
 const LAYERS_27B: usize = 62;
 
 pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<ModelSpec> {
-    let mut r = Reader::new(settings, checkpoint, NAMES)?.with_offset_norms();
+    let mut r = Reader::new(settings, checkpoint, NAMES)?
+        .with_defaults(Defaults { theta: 1e6, window: Some(4096), tied: true, ..USUAL })
+        .with_offset_norms();
     let (global, local) = ropes(&mut r)?;
     let scale = query_scale(&r, LAYERS_27B)?;
     let pattern = r
@@ -28,14 +30,14 @@ pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<Mo
         .or(r.settings.count("", "_sliding_window_pattern")?)
         .filter(|&n| n > 0)
         .unwrap_or(6);
-    let cap =
-        |key: &str| -> Result<Option<f32>> { Ok(r.settings.number(key, key)?.filter(|&c| c > 0.0).map(|c| c as f32)) };
-    let (logit_softcap, softcap) = (cap("final_logit_softcapping")?, cap("attn_logit_softcapping")?);
+    // As transformers has it: `attn_logit_softcapping` is not looked at.
+    let key = "final_logit_softcapping";
+    let logit_softcap = r.settings.number(key, key)?.filter(|&cap| cap > 0.0).map(|cap| cap as f32);
     let activation = r.activation("hidden_activation", Activation::GeluTanh)?;
     let mut layers = vec![];
     for (layer, window) in r.windows(|layer| (layer + 1) % pattern != 0)?.into_iter().enumerate() {
         let rope = if window.is_some() { local } else { global };
-        let options = AttentionOptions { window, scale, softcap, qk_norm: QkNorm::PerHead, ..r.options(rope) };
+        let options = AttentionOptions { window, scale, qk_norm: QkNorm::PerHead, ..r.options(rope) };
         let mixer = r.attention(layer, &options)?;
         let feed_forward = r.dense(layer, activation)?;
         layers.push(r.sandwich_layer(layer, mixer, feed_forward)?);
@@ -47,12 +49,12 @@ pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<Mo
 /// The rotary embeddings of global and of sliding layers; only the former are ever stretched.
 fn ropes(r: &mut Reader<'_>) -> Result<(usize, usize)> {
     let per_layer = r.settings.field("rope_parameters").is_some_and(|p| p.get("sliding_attention").is_some());
+    let theta = r.settings.number("rope.freq_base_swa", "rope_local_base_freq")?.unwrap_or(10_000.0);
     let local = if per_layer {
         r.ropes.push(from_config(&r.settings, Some("full_attention"), &r.sizes, Pairing::Halves)?);
-        from_config(&r.settings, Some("sliding_attention"), &r.sizes, Pairing::Halves)?
+        from_config(&r.settings, Some("sliding_attention"), &Sizes { theta, ..r.sizes }, Pairing::Halves)?
     } else {
         r.rope(Pairing::Halves)?;
-        let theta = r.settings.number("rope.freq_base_swa", "rope_local_base_freq")?.unwrap_or(10_000.0);
         RopeSpec { theta, scaling: RopeScaling::None, freq_factors: None, ..r.ropes[0].clone() }
     };
     r.ropes.push(local);

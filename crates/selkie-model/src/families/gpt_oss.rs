@@ -5,7 +5,7 @@
 use selkie_formats::Checkpoint;
 
 use super::{
-    decoder::{AttentionOptions, Reader, block},
+    decoder::{AttentionOptions, Defaults, Reader, USUAL, block},
     mixture::MixtureOptions,
     settings::Settings,
 };
@@ -28,9 +28,28 @@ const NAMES: super::tensors::Names = &[
     ("ffn_down_exps.scales", "mlp.experts.down_proj_scales"),
 ];
 
+/// How positions are stretched where the configuration says nothing of them.
+const USUAL_SCALING: RopeScaling = RopeScaling::Yarn {
+    factor: 32.0,
+    beta_fast: 32.0,
+    beta_slow: 1.0,
+    // 0.1·ln(factor) + 1
+    attention_factor: 1.346_573_590_279_972_7,
+    truncate: false,
+    context: 4096,
+};
+
 pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<ModelSpec> {
-    let mut r = Reader::new(settings, checkpoint, NAMES)?;
+    let mut r = Reader::new(settings, checkpoint, NAMES)?.with_defaults(Defaults {
+        eps: 1e-5,
+        theta: 150_000.0,
+        window: Some(128),
+        ..USUAL
+    });
     let rope = r.rope(Pairing::Halves)?;
+    if !r.settings.is_gguf() && r.settings.field("rope_parameters|rope_scaling").is_none() {
+        r.ropes[rope].scaling = USUAL_SCALING;
+    }
     // GGUF cannot say it: this ramp's ends are no whole pairs.
     if let (true, RopeScaling::Yarn { truncate, .. }) = (r.settings.is_gguf(), &mut r.ropes[rope].scaling) {
         *truncate = false;
@@ -43,6 +62,7 @@ pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<Mo
     let mixture = MixtureOptions {
         gating: Gating::ClampedSwiglu { alpha, limit },
         interleaved: true,
+        n_used: Some(4),
         ..MixtureOptions::new(Activation::Silu, routing)
     };
     let heads = [r.sizes.n_heads];

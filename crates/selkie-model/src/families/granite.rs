@@ -28,7 +28,7 @@ pub(super) fn read_named(settings: Settings<'_>, checkpoint: &Checkpoint, names:
     let options = AttentionOptions { scale: scales.attention.unwrap_or(default.scale), ..default };
     let activation = r.activation("hidden_act", Activation::Silu)?;
     let routing = Routing { score: Score::SoftmaxOfChosen, ..Routing::softmax(true) };
-    let mixture = MixtureOptions::new(activation, routing);
+    let mixture = MixtureOptions { n_used: Some(2), ..MixtureOptions::new(activation, routing) };
     let mut layers = vec![];
     for layer in 0..r.sizes.n_layers {
         let mixer = r.attention(layer, &options)?;
@@ -44,7 +44,7 @@ pub(super) struct Scales {
     embedding: f32,
     residual: f32,
     logits: f32,
-    /// Of the scores, where the file tells.
+    /// Of the scores, where a GGUF file tells; configurations that do not mean 1.
     pub attention: Option<f32>,
 }
 
@@ -55,7 +55,8 @@ impl Scales {
             return Err(Error::setting(s.name("logit_scale", "logits_scaling"), "is 0"));
         }
         let (gguf, hf) = ("attention.scale", "attention_multiplier");
-        let attention = s.number(gguf, hf)?.map(|_| s.scale(gguf, hf, 1.0)).transpose()?;
+        let told = !s.is_gguf() || s.number(gguf, hf)?.is_some();
+        let attention = told.then(|| s.scale(gguf, hf, 1.0)).transpose()?;
         Ok(Self {
             embedding: s.scale("embedding_scale", "embedding_multiplier", 1.0)?,
             residual: s.scale("residual_scale", "residual_multiplier", 1.0)?,

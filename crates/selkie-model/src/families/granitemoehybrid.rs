@@ -31,14 +31,14 @@ pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<Mo
         let kinds = r.settings.kinds("layer_types|layers_block_type", n_layers, KINDS)?;
         Ok(kinds.unwrap_or_else(|| vec![false; n_layers]))
     })?;
-    let turns = r.settings.is_gguf() && r.settings.switch("rope.scaling.finetuned", "", false)
+    let turns = r.settings.is_gguf() && r.settings.switch("rope.scaling.finetuned", "", false)?
         || r.settings.word("", "position_embedding_type")? == Some("rope");
     let rope = if turns && kv_heads.iter().any(|&n| n > 0) { Some(r.rope(Pairing::Interleaved)?) } else { None };
     let default = r.options_without_rope();
     let options = AttentionOptions { rope, scale: scales.attention.unwrap_or(default.scale), ..default };
     let activation = r.activation("hidden_act", Activation::Silu)?;
     let routing = Routing { score: Score::SoftmaxOfChosen, ..Routing::softmax(true) };
-    let mixture = MixtureOptions::new(activation, routing);
+    let mixture = MixtureOptions { n_used: Some(2), ..MixtureOptions::new(activation, routing) };
     let mut layers = vec![];
     for (layer, n_kv_heads) in kv_heads.into_iter().enumerate() {
         let mixer = match n_kv_heads {

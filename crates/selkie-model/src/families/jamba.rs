@@ -33,6 +33,7 @@ const KEYS: Keys = Keys {
     n_heads: ("", 0),
     head_dim: ("", 0),
     n_groups: ("", 0),
+    activation: "hidden_act",
 };
 
 pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<ModelSpec> {
@@ -41,7 +42,7 @@ pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<Mo
     let kv_heads = r.kv_heads(attending)?;
     let options = r.options_without_rope();
     let activation = r.activation("hidden_act", Activation::Silu)?;
-    let mixture = MixtureOptions::new(activation, Routing::softmax(false));
+    let mixture = MixtureOptions { n_used: Some(2), ..MixtureOptions::new(activation, Routing::softmax(false)) };
     let mut layers = vec![];
     for (layer, n_kv_heads) in kv_heads.into_iter().enumerate() {
         let mixer = match n_kv_heads {

@@ -4,7 +4,7 @@
 use selkie_formats::Checkpoint;
 
 use super::{
-    decoder::{AttentionOptions, QkNorm, Reader},
+    decoder::{AttentionOptions, Defaults, QkNorm, Reader, USUAL},
     mixture::MixtureOptions,
     settings::Settings,
     tensors::Names,
@@ -12,7 +12,7 @@ use super::{
 use crate::{
     ModelSpec, Result,
     rope::Pairing,
-    spec::{Activation, Mixer, Score, ShortConv},
+    spec::{Activation, Mixer, Routing, Score, ShortConv},
     weights::Transform,
 };
 
@@ -42,7 +42,12 @@ const NAMES: Names = &[
 const KINDS: &[(&str, bool)] = &[("conv", false), ("full_attention", true)];
 
 pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<ModelSpec> {
-    let mut r = Reader::hybrid(settings, checkpoint, NAMES, &[])?;
+    let mut r = Reader::hybrid(settings, checkpoint, NAMES, &[])?.with_defaults(Defaults {
+        eps: 1e-5,
+        theta: 1e6,
+        tied: true,
+        ..USUAL
+    });
     let n_layers = r.sizes.n_layers;
     let kv_heads = r.kv_heads(|r| {
         if let Some(kinds) = r.settings.kinds("layer_types", n_layers, KINDS)? {
@@ -58,7 +63,8 @@ pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<Mo
         r.options_without_rope()
     };
     let taps = r.settings.size_or("shortconv.l_cache", ("conv_L_cache", 3))?;
-    let mixture = MixtureOptions::new(Activation::Silu, r.routing(Score::Sigmoid, true)?);
+    let routing = r.routing(Routing { score: Score::Sigmoid, ..Routing::softmax(true) })?;
+    let mixture = MixtureOptions { n_used: Some(4), ..MixtureOptions::new(Activation::Silu, routing) };
     let mut layers = vec![];
     for (layer, n_kv_heads) in kv_heads.into_iter().enumerate() {
         let mixer = match n_kv_heads {

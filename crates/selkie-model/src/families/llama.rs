@@ -3,7 +3,11 @@
 
 use selkie_formats::Checkpoint;
 
-use super::{decoder::Reader, mixture::MixtureOptions, settings::Settings};
+use super::{
+    decoder::{AttentionOptions, Defaults, Reader, USUAL},
+    mixture::MixtureOptions,
+    settings::Settings,
+};
 use crate::{
     ModelSpec, Result,
     rope::Pairing,
@@ -20,8 +24,13 @@ const NAMES: super::tensors::Names = &[
 
 pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<ModelSpec> {
     let mut r = Reader::new(settings, checkpoint, NAMES)?;
+    let mut window = None;
+    if r.settings.architecture() == "mixtral" {
+        r = r.with_defaults(Defaults { eps: 1e-5, theta: 1e6, ..USUAL });
+        window = r.window()?;
+    }
     let rope = r.rope(Pairing::Interleaved)?;
-    let options = r.options(rope);
+    let options = AttentionOptions { window, ..r.options(rope) };
     let activation = r.activation("hidden_act", Activation::Silu)?;
     let mixture = MixtureOptions { n_used: Some(2), ..MixtureOptions::new(activation, Routing::softmax(true)) };
     let mut layers = vec![];

@@ -4,7 +4,7 @@
 use selkie_formats::Checkpoint;
 
 use super::{
-    decoder::Reader,
+    decoder::{Defaults, Reader, USUAL},
     recurrent::{InnerNorms, Keys, MIXER},
     settings::Settings,
 };
@@ -19,12 +19,14 @@ const KEYS: Keys = Keys {
     n_heads: ("", 0),
     head_dim: ("", 0),
     n_groups: ("", 0),
+    activation: "hidden_act",
 };
 
 pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<ModelSpec> {
-    let mut r = Reader::hybrid(settings, checkpoint, &[], MIXER)?;
+    let mut r =
+        Reader::hybrid(settings, checkpoint, &[], MIXER)?.with_defaults(Defaults { eps: 1e-5, tied: true, ..USUAL });
     let sizes = r.mamba1_sizes(&KEYS)?;
-    let normed = r.settings.architecture() == "falcon_mamba" || r.settings.switch("ssm.dt_b_c_rms", "", false);
+    let normed = r.settings.architecture() == "falcon_mamba" || r.settings.switch("ssm.dt_b_c_rms", "", false)?;
     let norms = match normed {
         false => InnerNorms::None,
         // GGUF files have no epsilon of the inner norms.

@@ -3,7 +3,7 @@
 use selkie_formats::Checkpoint;
 
 use super::{
-    decoder::Reader,
+    decoder::{Defaults, Reader, USUAL},
     recurrent::{Keys, MIXER},
     settings::Settings,
 };
@@ -18,10 +18,11 @@ const KEYS: Keys = Keys {
     n_heads: ("num_heads", 128),
     head_dim: ("head_dim", 64),
     n_groups: ("n_groups", 8),
+    activation: "hidden_act",
 };
 
 pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<ModelSpec> {
-    let mut r = Reader::hybrid(settings, checkpoint, &[], MIXER)?;
+    let mut r = Reader::hybrid(settings, checkpoint, &[], MIXER)?.with_defaults(Defaults { eps: 1e-5, ..USUAL });
     let sizes = r.mamba2_sizes(&KEYS)?;
     let mut layers = vec![];
     for layer in 0..r.sizes.n_layers {

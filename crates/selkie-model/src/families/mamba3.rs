@@ -125,7 +125,7 @@ impl Reader<'_> {
             a_activation: decay_activation(s, "ssm.a_activation", "")?,
             a_floor: s.scale("ssm.a_floor", "", 1e-4)?,
         };
-        let normed = s.switch("ssm.outproj_norm", "", false);
+        let normed = s.switch("ssm.outproj_norm", "", false)?;
         checked(s, Mamba3Sizes { shape, mimo: rank.is_some(), normed })
     }
 }
@@ -157,17 +157,15 @@ pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<Mo
     let sizes = r.mamba3_sizes()?;
     let n_layers = r.sizes.n_layers;
     let kv_heads = r.settings.counts("attention.head_count_kv", "", n_layers)?.unwrap_or(vec![0; n_layers]);
-    let attends = |layer: usize| kv_heads[layer] > 0;
     let turned = r.settings.count("rope.dimension_count", "")?.unwrap_or(0);
-    let rope = if turned > 0 && (0..n_layers).any(attends) { Some(r.rope(Pairing::Halves)?) } else { None };
+    let attends = kv_heads.iter().any(|&n| n > 0);
+    let rope = if turned > 0 && attends { Some(r.rope(Pairing::Halves)?) } else { None };
     let options = AttentionOptions { rope, qk_norm: QkNorm::None, ..r.options_without_rope() };
     let mut layers = vec![];
-    for layer in 0..n_layers {
-        let mixer = if attends(layer) {
-            r.sizes.n_kv_heads = kv_heads[layer];
-            r.attention(layer, &options)?
-        } else {
-            Mixer::Mamba3(Box::new(r.mamba3(layer, &sizes)?))
+    for (layer, n_kv_heads) in kv_heads.into_iter().enumerate() {
+        let mixer = match n_kv_heads {
+            0 => Mixer::Mamba3(Box::new(r.mamba3(layer, &sizes)?)),
+            n => r.attention_over(layer, n, &options)?,
         };
         layers.push(if r.tensors.has(&format!("blk.{layer}.ffn_up.weight")) {
             let feed_forward = r.dense(layer, Activation::Silu)?;

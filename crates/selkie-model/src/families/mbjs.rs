@@ -176,6 +176,7 @@ impl Reader<'_> {
             scale: (c.head_dim as f32).sqrt().recip(),
             softcap: None,
             window: None,
+            clip: None,
             sinks: None,
         })))
     }

@@ -3,13 +3,13 @@
 use selkie_formats::Checkpoint;
 
 use super::{
-    decoder::{AttentionOptions, Reader},
+    decoder::{AttentionOptions, Defaults, Reader, USUAL},
     settings::Settings,
 };
 use crate::{ModelSpec, Result, rope::Pairing, spec::Activation};
 
 pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<ModelSpec> {
-    let mut r = Reader::new(settings, checkpoint, &[])?;
+    let mut r = Reader::new(settings, checkpoint, &[])?.with_defaults(Defaults { window: Some(4096), ..USUAL });
     let rope = r.rope(Pairing::Interleaved)?;
     let activation = r.activation("hidden_act", Activation::Silu)?;
     let mut layers = vec![];

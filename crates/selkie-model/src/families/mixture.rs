@@ -62,12 +62,13 @@ enum Stored {
 }
 
 impl Reader<'_> {
-    /// How the settings say that experts are chosen; `score` and `renormalise` where they do not.
-    pub fn routing(&self, score: Score, renormalise: bool) -> Result<Routing> {
+    /// How the settings say that experts are chosen; as is `usual` where they do not. Of scale and groups only configurations
+    /// may be silent.
+    pub fn routing(&self, usual: Routing) -> Result<Routing> {
         let s = &self.settings;
         let (gguf, hf) = ("expert_gating_func", "scoring_func");
         let score = match (s.count(gguf, "")?, s.field(hf)) {
-            (None | Some(0), None) => score,
+            (None | Some(0), None) => usual.score,
             (Some(1), _) => Score::Softmax,
             (Some(2), _) => Score::Sigmoid,
             (Some(3), _) => Score::SoftmaxOfChosen,
@@ -83,24 +84,28 @@ impl Reader<'_> {
                 }
             },
         };
-        let renormalise = s.switch("expert_weights_norm", "norm_topk_prob", renormalise);
+        let renormalise = s.switch("expert_weights_norm", "norm_topk_prob", usual.renormalise)?;
         let (gguf, hf) = ("expert_weights_scale", "routed_scaling_factor");
         // GGUF writes 0 for none.
-        let scale = match s.scale(gguf, hf, 1.0)? {
+        let default = if s.is_gguf() { 1.0 } else { usual.scale };
+        let scale = match s.scale(gguf, hf, default)? {
             0.0 if s.is_gguf() => 1.0,
             scale if scale > 0.0 => scale,
             scale => return Err(Error::setting(s.name(gguf, hf), format!("is {scale}"))),
         };
-        Ok(Routing { score, choice_bias: None, groups: self.groups(score)?, renormalise, scale })
+        Ok(Routing { score, choice_bias: None, groups: self.groups(score, usual.groups)?, renormalise, scale })
     }
 
     /// The groups that experts are chosen from: DeepSeek-V2 goes by a group's best, V3, whose scores are sigmoids, by its two
     /// best.
-    fn groups(&self, score: Score) -> Result<Option<Groups>> {
-        let Some(n_groups) = self.settings.count("expert_group_count", "n_group")?.filter(|&n| n > 1) else {
+    fn groups(&self, score: Score, usual: Option<Groups>) -> Result<Option<Groups>> {
+        let s = &self.settings;
+        let default = |hf: &str, n: fn(Groups) -> usize| usual.filter(|_| s.leaves_out(hf)).map_or(0, n);
+        let n_groups = s.count("expert_group_count", "n_group")?.unwrap_or(default("n_group", |g| g.n_groups));
+        if n_groups <= 1 {
             return Ok(None);
-        };
-        let n_used = self.settings.size("expert_group_used_count", "topk_group")?;
+        }
+        let n_used = s.size_or("expert_group_used_count", ("topk_group", default("topk_group", |g| g.n_used)))?;
         if n_used > n_groups {
             let key = self.settings.name("expert_group_used_count", "topk_group");
             return Err(Error::setting(key, format!("{n_used} of {n_groups} groups")));
@@ -128,8 +133,11 @@ impl Reader<'_> {
         let d_model = self.sizes.d_model;
         let at = |name: &str| format!("blk.{layer}.{name}_shexp");
         let Some(up) = self.tensors.find(&format!("{}.weight", at("ffn_up"))) else { return Ok(None) };
-        // Rows of up, or of gate and up where they are one.
+        // Rows of up, or of gate and up where they are one; none where a width of 0 says that there is no such block.
         let width = up.shape.iter().product::<usize>() / d_model;
+        if width == 0 {
+            return Ok(None);
+        }
         let whole = !options.gated || self.tensors.has(&format!("{}.weight", at("ffn_gate")));
         let d_ff = if whole { width } else { width / 2 };
         let (gate, up) = if whole {

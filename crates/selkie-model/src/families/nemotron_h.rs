@@ -2,9 +2,10 @@
 //! such. Paper: <https://arxiv.org/abs/2504.03624>.
 
 use selkie_formats::Checkpoint;
+use serde_json::Value;
 
 use super::{
-    decoder::{Reader, block},
+    decoder::{Defaults, Reader, USUAL, block},
     mixture::MixtureOptions,
     recurrent::{Keys, MIXER},
     settings::Settings,
@@ -12,7 +13,7 @@ use super::{
 };
 use crate::{
     Error, ModelSpec, Result,
-    spec::{Activation, Dense, FeedForward, Layer, Mixer, Score},
+    spec::{Activation, Dense, FeedForward, Layer, Mixer, Routing, Score},
 };
 
 const NAMES: Names = &[
@@ -42,7 +43,11 @@ const KEYS: Keys = Keys {
     n_heads: ("mamba_num_heads", 128),
     head_dim: ("mamba_head_dim", 64),
     n_groups: ("n_groups|mamba_n_groups", 8),
+    activation: "mamba_hidden_act",
 };
+
+/// Where configurations say what each layer is.
+const LISTS: &str = "layers_block_type|layer_types|hybrid_override_pattern";
 
 /// What a layer is.
 #[derive(Clone, Copy)]
@@ -63,7 +68,12 @@ const KINDS: &[(&str, Kind)] = &[
 ];
 
 pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<ModelSpec> {
-    let mut r = Reader::hybrid(settings, checkpoint, NAMES, MIXER)?;
+    let mut r = Reader::hybrid(settings, checkpoint, NAMES, MIXER)?.with_defaults(Defaults { eps: 1e-5, ..USUAL });
+    let (n_layers, listed) = (r.sizes.n_layers, r.listed_layers());
+    if listed != n_layers {
+        tracing::warn!("`num_hidden_layers` is {n_layers}, but {listed} layers are listed; taken as the list has them");
+        r.sizes.n_layers = listed;
+    }
     let mut sizes = r.mamba2_sizes(&KEYS)?;
     if !r.settings.is_gguf() {
         // As transformers has it: `time_step_limit` is not looked at.
@@ -72,7 +82,8 @@ pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<Mo
     let kinds = r.schedule()?;
     let options = r.options_without_rope();
     let activation = r.activation("mlp_hidden_act", Activation::ReluSquared)?;
-    let mixture = MixtureOptions { gated: false, ..MixtureOptions::new(activation, r.routing(Score::Sigmoid, true)?) };
+    let routing = r.routing(Routing { score: Score::Sigmoid, ..Routing::softmax(true) })?;
+    let mixture = MixtureOptions { gated: false, n_used: Some(2), ..MixtureOptions::new(activation, routing) };
     let mut layers = vec![];
     for (layer, (kind, width)) in kinds.into_iter().enumerate() {
         let at = |name: &str| format!("blk.{layer}.{name}");
@@ -110,6 +121,15 @@ pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<Mo
 }
 
 impl Reader<'_> {
+    /// Layers that the configuration's list has, or its letters; as many as there are where it has neither.
+    fn listed_layers(&self) -> usize {
+        match self.settings.field(LISTS) {
+            Some(Value::Array(list)) => list.len(),
+            Some(Value::String(letters)) => letters.chars().count(),
+            _ => self.sizes.n_layers,
+        }
+    }
+
     /// What each layer is, with its key heads or its width.
     fn schedule(&self) -> Result<Vec<(Kind, usize)>> {
         let (s, n_layers) = (&self.settings, self.sizes.n_layers);

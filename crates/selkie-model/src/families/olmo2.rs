@@ -4,7 +4,7 @@
 use selkie_formats::Checkpoint;
 
 use super::{
-    decoder::{AttentionOptions, QkNorm, Reader, block},
+    decoder::{AttentionOptions, Defaults, QkNorm, Reader, USUAL, block},
     settings::Settings,
     tensors::Names,
 };
@@ -18,7 +18,7 @@ const NAMES: Names =
     &[("post_attention_norm", "post_attention_layernorm"), ("post_ffw_norm", "post_feedforward_layernorm")];
 
 pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<ModelSpec> {
-    let mut r = Reader::new(settings, checkpoint, NAMES)?;
+    let mut r = Reader::new(settings, checkpoint, NAMES)?.with_defaults(Defaults { eps: 1e-5, ..USUAL });
     let rope = r.rope(Pairing::Halves)?;
     let options = AttentionOptions { qk_norm: QkNorm::AllHeads, ..r.options(rope) };
     let activation = r.activation("hidden_act", Activation::Silu)?;

@@ -4,7 +4,7 @@
 use selkie_formats::Checkpoint;
 
 use super::{
-    decoder::{AttentionOptions, Reader},
+    decoder::{AttentionOptions, Defaults, Reader, USUAL},
     settings::Settings,
     tensors::Names,
 };
@@ -13,7 +13,7 @@ use crate::{ModelSpec, Result, rope::Pairing, spec::Activation};
 const NAMES: Names = &[("attn_qkv", "self_attn.qkv_proj"), ("ffn_up", "mlp.gate_up_proj")];
 
 pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<ModelSpec> {
-    let mut r = Reader::new(settings, checkpoint, NAMES)?;
+    let mut r = Reader::new(settings, checkpoint, NAMES)?.with_defaults(Defaults { eps: 1e-5, ..USUAL });
     let rope = r.rope(Pairing::Halves)?;
     let activation = r.activation("hidden_act", Activation::Silu)?;
     let mut layers = vec![];

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     Error, ModelSpec, Result,
     rope::Pairing,
-    spec::{Activation, Attention, DeltaNet, DeltaShape, Layer, Linear, Mixer, Norm, Score},
+    spec::{Activation, Attention, DeltaNet, DeltaShape, Layer, Linear, Mixer, Norm, Routing},
     weights::Transform,
 };
 
@@ -43,7 +43,8 @@ pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<Mo
         r.options_without_rope()
     };
     let activation = r.activation("hidden_act", Activation::Silu)?;
-    let mixture = MixtureOptions::new(activation, r.routing(Score::Softmax, true)?);
+    let routing = r.routing(Routing::softmax(true))?;
+    let mixture = MixtureOptions { n_used: Some(10), ..MixtureOptions::new(activation, routing) };
     let mut layers = vec![];
     for (layer, attends) in attends.into_iter().enumerate() {
         let mixer = if attends {
@@ -90,7 +91,7 @@ impl Reader<'_> {
             let width = s.size("ssm.inner_size", "")?;
             if !width.is_multiple_of(n_v_heads) {
                 let what = format!("a width of {width} does not divide by {n_v_heads}");
-                return Err(Error::setting(s.name(heads.0, heads.1), what));
+                return Err(Error::setting(s.name("ssm.inner_size", ""), what));
             }
             width / n_v_heads
         } else {
@@ -130,6 +131,7 @@ impl Reader<'_> {
             scale: options.scale,
             softcap: None,
             window: None,
+            clip: None,
             sinks: None,
         })
     }

@@ -65,6 +65,8 @@ pub(super) struct Keys {
     pub n_heads: Size,
     pub head_dim: Size,
     pub n_groups: Size,
+    /// What the convolution's activation goes by, and Mamba-1's gate; nothing where it is always SiLU.
+    pub activation: &'static str,
 }
 
 /// A field and what it is where it is missing; 0 where it must not be.
@@ -80,6 +82,7 @@ pub(super) const BAMBA_KEYS: Keys = Keys {
     n_heads: ("mamba_n_heads", 128),
     head_dim: ("mamba_d_head", 0),
     n_groups: ("mamba_n_groups", 1),
+    activation: "hidden_act",
 };
 
 /// The sizes of a [`Mamba1`].
@@ -88,12 +91,14 @@ pub(super) struct Mamba1Sizes {
     pub d_state: usize,
     pub dt_rank: usize,
     pub taps: usize,
+    pub activation: &'static str,
 }
 
 /// The sizes of a [`Mamba2`], and what happens to its convolution's weights.
 pub(super) struct Mamba2Sizes {
     pub shape: SsdShape,
     pub taps: usize,
+    pub activation: &'static str,
     pub conv: Transform,
 }
 
@@ -136,6 +141,7 @@ impl Reader<'_> {
             d_state: s.size_or("ssm.state_size", keys.d_state)?,
             dt_rank,
             taps: s.size_or("ssm.conv_kernel", keys.taps)?,
+            activation: keys.activation,
         })
     }
 
@@ -173,7 +179,7 @@ impl Reader<'_> {
         let (dt_min, dt_max) = self.time_step_limit()?;
         let shape = SsdShape { n_heads, head_dim, n_groups, d_state, dt_min, dt_max, scale_input: true };
         let taps = s.size_or("ssm.conv_kernel", keys.taps)?;
-        Ok(Mamba2Sizes { shape, taps, conv: Transform::None })
+        Ok(Mamba2Sizes { shape, taps, activation: keys.activation, conv: Transform::None })
     }
 
     /// Between what time steps are held; GGUF files carry no limits.
@@ -211,7 +217,8 @@ impl Reader<'_> {
     /// The Mamba-1 of layer `layer`.
     pub fn mamba1(&mut self, layer: usize, sizes: &Mamba1Sizes, norms: &InnerNorms) -> Result<Mamba1> {
         let d_model = self.sizes.d_model;
-        let &Mamba1Sizes { d_inner, d_state, dt_rank, taps } = sizes;
+        let &Mamba1Sizes { d_inner, d_state, dt_rank, taps, activation } = sizes;
+        self.require_silu(activation)?;
         let at = |name: &str| format!("blk.{layer}.{name}");
         let (input, inner) = (at("ssm_in"), at("ssm_x"));
         let inner_rows = dt_rank + 2 * d_state;
@@ -246,6 +253,7 @@ impl Reader<'_> {
     pub fn mamba2(&mut self, layer: usize, sizes: &Mamba2Sizes) -> Result<Mamba2> {
         let d_model = self.sizes.d_model;
         let (shape, taps) = (sizes.shape, sizes.taps);
+        self.require_silu(sizes.activation)?;
         let (d_inner, width, n_heads) = (shape.d_inner(), shape.width(), shape.n_heads);
         let at = |name: &str| format!("blk.{layer}.{name}");
         let input = at("ssm_in");
@@ -280,7 +288,12 @@ impl Reader<'_> {
             let listed = self.settings.counts("attention.head_count_kv", "", n_layers)?;
             return Ok(listed.unwrap_or_else(|| vec![0; n_layers]));
         }
-        Ok(attends(self)?.into_iter().map(|attends| if attends { self.sizes.n_kv_heads } else { 0 }).collect())
+        let attends = attends(self)?;
+        if let (Some(layer), 0) = (attends.iter().position(|&attends| attends), self.sizes.n_kv_heads) {
+            let key = self.settings.name("attention.head_count", "num_attention_heads");
+            return Err(Error::setting(key, format!("is 0 or missing, but layer {layer} attends")));
+        }
+        Ok(attends.into_iter().map(|attends| if attends { self.sizes.n_kv_heads } else { 0 }).collect())
     }
 
     /// The attention of layer `layer`, which may have another number of key heads than its neighbours.

@@ -122,7 +122,7 @@ pub(crate) fn from_config(
         }
     };
     let or_top = |key: &str| -> Result<Option<f64>> { Ok(number(key)?.or(s.number("", key)?)) };
-    let theta = or_top("rope_theta")?.unwrap_or(10_000.0);
+    let theta = or_top("rope_theta")?.unwrap_or(sizes.theta);
     let part = or_top("partial_rotary_factor")?.unwrap_or(1.0);
     let n_dims = (sizes.head_dim as f64 * part) as usize;
     let factor = number("factor")?;

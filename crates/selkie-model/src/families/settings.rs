@@ -86,14 +86,24 @@ impl<'a> Settings<'a> {
     }
 
     fn one_field(&self, name: &str) -> Option<&'a Value> {
+        self.stored(name).filter(|v| !v.is_null())
+    }
+
+    /// A field as it is stored, `null` too.
+    fn stored(&self, name: &str) -> Option<&'a Value> {
         match self {
             Settings::Gguf { .. } => None,
             Settings::Config { config, text, .. } => {
                 // `a.b` is field `b` of the object `a`.
                 let get = |from: &'a Value| name.split('.').try_fold(from, |value, part| value.get(part));
-                text.and_then(get).or_else(|| get(config)).filter(|v| !v.is_null())
+                text.and_then(get).or_else(|| get(config))
             }
         }
+    }
+
+    /// Whether this is a configuration that leaves `name` out: then the default of its class holds, which `null` is not.
+    pub fn leaves_out(&self, name: &str) -> bool {
+        !self.is_gguf() && self.stored(name).is_none()
     }
 
     /// The GGUF metadata and the key with the architecture before it.
@@ -292,18 +302,24 @@ impl<'a> Settings<'a> {
     }
 
     /// A switch of the configuration; `false` where it is missing.
-    pub fn flag(&self, hf: &str) -> bool {
+    pub fn flag(&self, hf: &str) -> Result<bool> {
         self.switch("", hf, false)
     }
 
-    /// A switch of either format.
-    pub fn switch(&self, gguf: &str, hf: &str, default: bool) -> bool {
+    /// A switch of either format; `default` where it is missing, an error where it is something else.
+    pub fn switch(&self, gguf: &str, hf: &str, default: bool) -> Result<bool> {
         let found = match self.gguf(gguf) {
-            Some((metadata, key)) => metadata.get_bool(&key),
-            None => self.field(hf).and_then(Value::as_bool),
+            Some((metadata, key)) => metadata.get(&key).map(|_| metadata.get_bool(&key)),
+            None => self.field(hf).map(Value::as_bool),
         };
-        found.into_iter().for_each(|on| self.note(gguf, GgufValue::Bool(on)));
-        found.unwrap_or(default)
+        match found {
+            None => Ok(default),
+            Some(Some(on)) => {
+                self.note(gguf, GgufValue::Bool(on));
+                Ok(on)
+            }
+            Some(None) => Err(Error::setting(self.name(gguf, hf), "is neither true nor false")),
+        }
     }
 
     /// A product of sizes, which must not be out of all proportion.

@@ -4,10 +4,9 @@
 use std::ops::Range;
 
 use selkie_formats::Checkpoint;
-use serde_json::Value;
 
 use super::{
-    decoder::{AttentionOptions, Reader, block},
+    decoder::{AttentionOptions, Defaults, Reader, USUAL, block},
     mamba3::{Mamba3Sizes, checked, decay_activation},
     recurrent::{InnerNorms, Keys, MIXER, Mamba1Sizes, Mamba2Sizes},
     settings::Settings,
@@ -43,6 +42,7 @@ const KEYS: Keys = Keys {
     n_heads: ("", 0),
     head_dim: ("ssm_cfg.headdim", 64),
     n_groups: ("ssm_cfg.ngroups", 1),
+    activation: "",
 };
 
 /// The layers that do not attend, all of one kind.
@@ -53,14 +53,14 @@ enum Recurrent {
 }
 
 pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<ModelSpec> {
-    let mut r = Reader::hybrid(settings, checkpoint, NAMES, MIXER)?;
-    if r.settings.field("rms_norm").and_then(Value::as_bool) == Some(false) {
+    let mut r = Reader::hybrid(settings, checkpoint, NAMES, MIXER)?.with_defaults(Defaults { eps: 1e-5, ..USUAL });
+    if !r.settings.switch("", "rms_norm", true)? {
         return Err(Error::setting("rms_norm", "is false, and only root-mean-square norms are known"));
     }
     let recurrent = r.recurrent()?;
     let attending = r.settings.layers("attn_layer_idx", r.sizes.n_layers)?.unwrap_or_default();
     let attention = if attending.is_empty() { None } else { Some(r.attention_options()?) };
-    let norm_before_gate = r.settings.flag("ssm_cfg.norm_before_gate");
+    let norm_before_gate = r.settings.flag("ssm_cfg.norm_before_gate")?;
     let mut layers = vec![];
     for layer in 0..r.sizes.n_layers {
         let mixer = match (&attention, &recurrent) {
@@ -91,6 +91,10 @@ impl Reader<'_> {
                 Ok(Recurrent::Mamba1(self.mamba1_sizes(&keys)?))
             }
             "Mamba2" => {
+                if self.settings.flag("ssm_cfg.D_has_hdim")? {
+                    let what = "is true: a D of its own for each value of a head is not supported";
+                    return Err(Error::setting("ssm_cfg.D_has_hdim", what));
+                }
                 let width = self.d_inner(&KEYS)?;
                 if let Some(part) = self.settings.count("", "ssm_cfg.d_ssm")?.filter(|&n| n != width) {
                     let what = format!("is {part} and not the whole width of {width}, which is not supported");
@@ -117,7 +121,7 @@ impl Reader<'_> {
         if !(part > 0.0 && part <= 1.0) {
             return Err(Error::setting("ssm_cfg.rope_fraction", format!("is {part}")));
         }
-        let mimo = s.flag("ssm_cfg.is_mimo");
+        let mimo = s.flag("ssm_cfg.is_mimo")?;
         let shape = Mamba3Shape {
             n_heads: d_inner / head_dim,
             head_dim,
@@ -127,10 +131,10 @@ impl Reader<'_> {
             n_angles: (d_state as f64 * part) as usize / 2,
             // The kernels of one rank turn neighbours, those of several turn halves.
             pairing: if mimo { Pairing::Halves } else { Pairing::Interleaved },
-            a_activation: decay_activation(s, "", "ssm_cfg.a_activation")?,
+            a_activation: decay_activation(s, "", "ssm_cfg.a_activation|a_activation")?,
             a_floor: s.scale("", "ssm_cfg.A_floor", 1e-4)?,
         };
-        checked(s, Mamba3Sizes { shape, mimo, normed: s.flag("ssm_cfg.is_outproj_norm") })
+        checked(s, Mamba3Sizes { shape, mimo, normed: s.flag("ssm_cfg.is_outproj_norm")? })
     }
 
     /// Reads the sizes of attention.
@@ -142,7 +146,7 @@ impl Reader<'_> {
                 format!("is {width}: an MLP beside attention is not supported"),
             ));
         }
-        if s.field("attn_cfg.causal").and_then(Value::as_bool) == Some(false) {
+        if !s.switch("", "attn_cfg.causal", true)? {
             return Err(Error::setting("attn_cfg.causal", "is false, and only causal attention is known"));
         }
         let n_heads = s.size("", "attn_cfg.num_heads")?;
@@ -158,7 +162,7 @@ impl Reader<'_> {
         if !(theta > 0.0 && theta.is_finite()) {
             return Err(Error::setting("attn_cfg.rotary_emb_base", format!("is {theta}")));
         }
-        let neighbours = s.flag("attn_cfg.rotary_emb_interleaved");
+        let neighbours = s.flag("attn_cfg.rotary_emb_interleaved")?;
         let scale = s.number("", "attn_cfg.softmax_scale")?;
         self.sizes = sizes;
         if turned > 0 {

@@ -71,11 +71,16 @@ impl<'a> Tensors<'a> {
         } else {
             // `model.` mostly, `language_model.model.` and the like where the text model is a part of several.
             let embeddings = translations(names, "token_embd");
+            let is_place = |before: &&str| before.is_empty() || before.ends_with('.');
             let prefix = checkpoint.tensors().iter().find_map(|t| {
                 let stem = t.name.strip_suffix(".weight")?;
-                let before = embeddings.iter().find_map(|name| stem.strip_suffix(name))?;
-                (before.is_empty() || before.ends_with('.')).then_some(before)
+                embeddings.iter().find_map(|name| stem.strip_suffix(name)).filter(is_place)
             });
+            // Of two tied matrices the file may have only the head: then the layers tell.
+            let headed = || checkpoint.tensors().iter().any(|t| t.name.ends_with("lm_head.weight"));
+            let first_layers =
+                || checkpoint.tensors().iter().find_map(|t| Some(&t.name[..t.name.find("layers.")?]).filter(is_place));
+            let prefix = prefix.or_else(|| headed().then(first_layers).flatten());
             let missing = || Error::MissingTensor(format!("model.{}.weight", embeddings[0]));
             Some(prefix.ok_or_else(missing)?.to_owned())
         };
@@ -168,11 +173,9 @@ impl<'a> Tensors<'a> {
 
     /// Rows of a matrix of `shape`, or values of a list, taken from several places and put one after another.
     pub fn gather(&mut self, short: &str, shape: &[usize], ranges: &[std::ops::Range<usize>]) -> Result<WeightId> {
-        let info = self.require(short)?;
         let mut own = shape.to_vec();
         own[0] = ranges.iter().map(|range| range.len()).sum();
-        let parts = ranges.iter().map(|range| self.part(info, shape, Some(range.clone()))).collect::<Result<_>>()?;
-        Ok(self.push(&own, parts, Transform::None))
+        self.pick(short, shape, ranges, &own, Transform::None)
     }
 
     /// Rows of a tensor `stored`, all its axes but the last taken together, one range after another as a weight of `shape`.

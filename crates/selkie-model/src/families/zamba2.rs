@@ -4,7 +4,7 @@
 use selkie_formats::Checkpoint;
 
 use super::{
-    decoder::Reader,
+    decoder::{Defaults, Reader, USUAL},
     recurrent::{Keys, MAMBA},
     settings::Settings,
     tensors::Names,
@@ -61,6 +61,7 @@ const KEYS: Keys = Keys {
     n_heads: ("n_mamba_heads", 8),
     head_dim: ("", 0),
     n_groups: ("mamba_ngroups", 1),
+    activation: "",
 };
 
 /// What configurations call a layer: whether a shared block stands before it.
@@ -80,7 +81,8 @@ struct Sharing {
 }
 
 pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<ModelSpec> {
-    let mut r = Reader::hybrid(settings, checkpoint, NAMES, MAMBA)?;
+    let mut r =
+        Reader::hybrid(settings, checkpoint, NAMES, MAMBA)?.with_defaults(Defaults { eps: 1e-5, tied: true, ..USUAL });
     let mut sizes = r.mamba2_sizes(&KEYS)?;
     (sizes.shape.dt_min, sizes.shape.dt_max) = (r.least_time_step("time_step_min")?, f32::INFINITY);
     let sharing = r.sharing()?;
@@ -108,8 +110,8 @@ impl Reader<'_> {
         };
         let n_blocks = s.size_or("", ("num_mem_blocks", 1))?;
         let rank = s.size_or("", ("adapter_rank", 128))?;
-        let attention = s.flag("use_shared_attention_adapter");
-        let turns = s.flag("use_mem_rope");
+        let attention = s.flag("use_shared_attention_adapter")?;
+        let turns = s.flag("use_mem_rope")?;
         let activation = self.activation("hidden_act", Activation::GeluErf)?;
         let mut rope = None;
         if !layers.is_empty() {
@@ -163,6 +165,7 @@ impl Reader<'_> {
             scale: (head_dim as f32 / 2.0).sqrt().recip(),
             softcap: None,
             window: None,
+            clip: None,
             sinks: None,
         };
         let fused = at(self, "shared_gate_up");
@@ -186,8 +189,13 @@ impl Reader<'_> {
         })
     }
 
-    /// What the tensor `name` of the `turn`th use is called: of the layers that use the same block, the first that has it does.
+    /// What the tensor `name` of the `turn`th use is called: the layer's own, which untied models have, or else that of the
+    /// first that has it of the layers with the same block.
     fn home(&self, turn: usize, sharing: &Sharing, name: &str) -> String {
+        let own = format!("blk.{}.{name}", sharing.layers[turn]);
+        if self.tensors.has(&format!("{own}.weight")) {
+            return own;
+        }
         let same = sharing.layers.iter().skip(turn % sharing.n_blocks).step_by(sharing.n_blocks);
         let mut names = same.map(|layer| format!("blk.{layer}.{name}"));
         let first = names.next().unwrap_or_default();

@@ -22,6 +22,7 @@ pub fn in_place(op: &Op) -> Option<BufferId> {
     match op {
         Op::Rope { x, .. }
         | Op::Scale { x, .. }
+        | Op::Clamp { x, .. }
         | Op::SoftCap { x, .. }
         | Op::Activate { x, .. }
         | Op::ScaleRows { x, .. }

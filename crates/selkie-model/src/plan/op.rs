@@ -56,6 +56,8 @@ pub enum Op {
     Add { x: BufferId, y: BufferId, scale: f32, out: BufferId },
     /// `out = scale · x`.
     Scale { x: BufferId, scale: f32, out: BufferId },
+    /// `out = x`, held within `±limit`.
+    Clamp { x: BufferId, limit: f32, out: BufferId },
     /// `out = cap · tanh(x / cap)`.
     SoftCap { x: BufferId, cap: f32, out: BufferId },
     /// The rows whose output is wanted.
@@ -265,6 +267,7 @@ impl Op {
             Op::Mixture { .. } => "mixture",
             Op::Add { .. } => "add",
             Op::Scale { .. } => "scale",
+            Op::Clamp { .. } => "clamp",
             Op::SoftCap { .. } => "soft_cap",
             Op::TakeRows { .. } => "take_rows",
             Op::Linears { .. } => "linears",
@@ -282,6 +285,7 @@ impl Op {
             | Op::Rope { x, .. }
             | Op::Mixture { x, .. }
             | Op::Scale { x, .. }
+            | Op::Clamp { x, .. }
             | Op::SoftCap { x, .. }
             | Op::TakeRows { x, .. }
             | Op::CausalConv { x, .. }
@@ -330,6 +334,7 @@ impl Op {
             | Op::Mixture { out, .. }
             | Op::Add { out, .. }
             | Op::Scale { out, .. }
+            | Op::Clamp { out, .. }
             | Op::SoftCap { out, .. }
             | Op::TakeRows { out, .. }
             | Op::LinearGlu { out, .. }
@@ -396,6 +401,7 @@ impl Op {
             | Op::JoinHeads { .. }
             | Op::Add { .. }
             | Op::Scale { .. }
+            | Op::Clamp { .. }
             | Op::SoftCap { .. }
             | Op::TakeRows { .. } => {}
         }

@@ -227,6 +227,7 @@ impl Plan {
             }
             Op::Add { x, y, scale, .. } => format!("{} + {}{}", b(*x), scaled(*scale), b(*y)),
             Op::Scale { x, scale, .. } => format!("{scale} · {}", b(*x)),
+            Op::Clamp { x, limit, .. } => format!("clamp({}, {limit})", b(*x)),
             Op::SoftCap { x, cap, .. } => format!("{cap} · tanh({} / {cap})", b(*x)),
             Op::TakeRows { x, .. } => format!("{}[outputs]", b(*x)),
             Op::Linears { x, products } => {

@@ -138,6 +138,7 @@ impl<T: Real> Reference<T> {
             Op::Mixture { x, mixture, out } => (*out, ops::mixture(self.read(*x), mixture, &self.weights)?),
             Op::Add { x, y, scale, out } => (*out, ops::add(self.read(*x), self.read(*y), T::from_f32(*scale))),
             Op::Scale { x, scale, out } => (*out, ops::scale(self.read(*x), T::from_f32(*scale))),
+            Op::Clamp { x, limit, out } => (*out, ops::clamp(self.read(*x), T::from_f32(*limit))),
             Op::SoftCap { x, cap, out } => (*out, ops::soft_cap(self.read(*x), T::from_f32(*cap))),
             Op::TakeRows { x, out } => {
                 let width = self.plan.buffer(*x).width;

@@ -165,6 +165,8 @@ pub enum Activation {
     GeluTanh,
     /// GELU by the error function.
     GeluErf,
+    /// `max(x, 0)`.
+    Relu,
     /// `max(x, 0)²`.
     ReluSquared,
     /// `σ(x)`.
@@ -180,6 +182,7 @@ impl Activation {
             Activation::Silu => "silu",
             Activation::GeluTanh => "gelu_tanh",
             Activation::GeluErf => "gelu_erf",
+            Activation::Relu => "relu",
             Activation::ReluSquared => "relu_squared",
             Activation::Sigmoid => "sigmoid",
             Activation::Identity => "identity",

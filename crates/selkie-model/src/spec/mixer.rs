@@ -70,6 +70,8 @@ pub struct Attention {
     pub softcap: Option<f32>,
     /// Positions that a query sees, itself included; all before it where `None`.
     pub window: Option<usize>,
+    /// Queries, keys and values are held within `±clip`, after their norms and before the rotation (OLMoE).
+    pub clip: Option<f32>,
     /// `[n_heads]`: one more score a head, whose value is zero (gpt-oss).
     pub sinks: Option<WeightId>,
 }

@@ -5,10 +5,11 @@ use selkie_model::{Error, reference::ops::*, rope::Pairing, spec::Activation};
 
 use crate::support::{Seeded, check_gradient, dot, near, stored};
 
-const ACTIVATIONS: [Activation; 6] = [
+const ACTIVATIONS: [Activation; 7] = [
     Activation::Silu,
     Activation::GeluTanh,
     Activation::GeluErf,
+    Activation::Relu,
     Activation::ReluSquared,
     Activation::Sigmoid,
     Activation::Identity,
@@ -26,8 +27,9 @@ fn derivatives_of_activations() {
         check_gradient(kind.name(), &x, &dgate, |x| x.iter().map(|&x| activate(x, kind)).sum());
         assert!(glu(&x, &zeros, kind).iter().all(|&y| y == 0.0));
     }
-    let plain: [(&str, Function, Function); 3] = [
+    let plain: [(&str, Function, Function); 4] = [
         ("sigmoid", sigmoid, sigmoid_derivative),
+        ("relu", relu, relu_derivative),
         ("relu_squared", relu_squared, relu_squared_derivative),
         ("softplus", softplus, softplus_derivative),
     ];
@@ -75,6 +77,9 @@ fn elementwise() {
     check_gradient("x of add", &x, &dx, |x| dot(&add(x, &y, 0.4), &d));
     check_gradient("y of add", &y, &dy, |y| dot(&add(&x, y, 0.4), &d));
     check_gradient("scale", &x, &scale_backward(-2.5, &d), |x| dot(&scale(x, -2.5), &d));
+    let (limit, dx) = (0.3, clamp_backward(&x, 0.3, &d));
+    assert!(dx.contains(&0.0) && dx.iter().any(|&dx| dx != 0.0), "some should be held, and some not");
+    check_gradient("clamp", &x, &dx, |x| dot(&clamp(x, limit), &d));
     check_gradient("soft_cap", &x, &soft_cap_backward(&x, 0.7, &d), |x| dot(&soft_cap(x, 0.7), &d));
 }
 

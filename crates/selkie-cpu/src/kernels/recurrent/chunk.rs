@@ -150,14 +150,8 @@ impl Kernel for Chunk<'_> {
         assert!(decays.len() >= rows && gains.len() >= rows && own.len() >= rows);
         let (weights, scaled) = scratch.split_at_mut(CHUNK * CHUNK);
 
-        // Sums of decays in two parts, so that a small difference of large ones keeps its digits.
-        let (mut high, mut low, mut gain) = ([0f32; CHUNK], [0f32; CHUNK], [0f32; CHUNK]);
-        let mut sum = 0f64;
-        for i in 0..rows {
-            sum += decays[i] as f64;
-            high[i] = sum as f32;
-            low[i] = (sum - high[i] as f64) as f32;
-        }
+        let (high, low) = sums(&decays[..rows]);
+        let mut gain = [0f32; CHUNK];
         gain[..rows].copy_from_slice(&gains[..rows]);
         let (end_high, end_low) = (high[rows - 1], low[rows - 1]);
         let (mut grown, mut to_end) = ([0f32; CHUNK], [0f32; CHUNK]);
@@ -175,15 +169,7 @@ impl Kernel for Chunk<'_> {
             let token = i / rank * rank;
             let row = &mut weights[i * CHUNK..][..CHUNK];
             let gram = &gram[i * CHUNK..][..CHUNK];
-            // SAFETY: rows are CHUNK values, whole vectors.
-            unsafe {
-                for j in (0..token).step_by(S::LANES) {
-                    let h = s.sub(s.splat(high[i]), s.load(high.as_ptr().add(j)));
-                    let l = s.sub(s.splat(low[i]), s.load(low.as_ptr().add(j)));
-                    let weight = s.mul(math::exp(s, s.add(h, l)), s.load(gain.as_ptr().add(j)));
-                    s.store(row.as_mut_ptr().add(j), s.mul(weight, s.load(gram.as_ptr().add(j))));
-                }
-            }
+            weigh(s, i, token, &high, &low, &gain, gram, row);
             let end = (token + rank).min(rows);
             for j in token..end {
                 row[j] = own[j] * gram[j];
@@ -222,6 +208,137 @@ impl Kernel for Chunk<'_> {
                     by_tiles(s, rows, &mut result);
                     let (scaled, state) = (scaled.as_ptr().add(half), state.as_mut_ptr().add(half));
                     by_tiles(s, d_state, &mut StateTile { rows, decay, k, scaled, state });
+                }
+            }
+        }
+    }
+}
+
+/// Sums of logarithms of decays from the start on, each in two parts, so that a small difference of large ones keeps its
+/// digits.
+#[inline(always)]
+fn sums(decays: &[f32]) -> ([f32; CHUNK], [f32; CHUNK]) {
+    let (mut high, mut low) = ([0f32; CHUNK], [0f32; CHUNK]);
+    let mut sum = 0f64;
+    for (i, &decay) in decays.iter().enumerate() {
+        sum += f64::from(decay);
+        high[i] = sum as f32;
+        low[i] = (sum - f64::from(high[i])) as f32;
+    }
+    (high, low)
+}
+
+/// How strongly row `i` sees each row before `end`: decay since, gain and product. Leaves anything behind `end`.
+#[inline(always)]
+#[allow(clippy::too_many_arguments, reason = "one shape, many operands")]
+fn weigh<S: Simd>(
+    s: S,
+    i: usize,
+    end: usize,
+    high: &[f32; CHUNK],
+    low: &[f32; CHUNK],
+    gain: &[f32; CHUNK],
+    gram: &[f32],
+    row: &mut [f32],
+) {
+    assert!(gram.len() == CHUNK && row.len() == CHUNK);
+    for j in (0..end).step_by(S::LANES) {
+        // SAFETY: all are CHUNK values, whole vectors.
+        unsafe {
+            let h = s.sub(s.splat(high[i]), s.load(high.as_ptr().add(j)));
+            let l = s.sub(s.splat(low[i]), s.load(low.as_ptr().add(j)));
+            let weight = s.mul(math::exp(s, s.add(h, l)), s.load(gain.as_ptr().add(j)));
+            s.store(row.as_mut_ptr().add(j), s.mul(weight, s.load(gram.as_ptr().add(j))));
+        }
+    }
+}
+
+/// What the rows of a chunk add under the delta rule, where each corrects what the state makes of its key: with `n` for the
+/// `x` of a [`Chunk`], `n_t = beta_t (v_t - exp(l_t) S k_t - sum over s < t of exp(l_t - l_s) (k_t k_s) n_s)`.
+pub(super) struct Correct<'a> {
+    pub(super) rows: usize,
+    pub(super) d_state: usize,
+    /// Valid for `rows` rows of `d_state`.
+    pub(super) k: Matrix,
+    /// `[rows, CHUNK]`, of `k` with itself.
+    pub(super) gram: &'a [f32],
+    /// The logarithm of the decay before each row, `[rows]`.
+    pub(super) decays: &'a [f32],
+    /// `[rows]`
+    pub(super) betas: &'a [f32],
+    /// `[blocks, d_state, COLUMNS]`
+    pub(super) state: &'a [f32],
+    /// `[rows, blocks * COLUMNS]`: v, then n.
+    pub(super) v: &'a mut [f32],
+    /// `CHUNK * CHUNK` values of any content.
+    pub(super) scratch: &'a mut [f32],
+}
+
+impl Kernel for Correct<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let Correct { rows, d_state, k, gram, decays, betas, state, v, scratch } = self;
+        let width = state.len() / d_state;
+        assert!((1..=CHUNK).contains(&rows) && gram.len() >= rows * CHUNK && v.len() >= rows * width);
+        assert!(width.is_multiple_of(COLUMNS) && state.len() == d_state * width && scratch.len() >= CHUNK * CHUNK);
+        let (high, low) = sums(&decays[..rows]);
+        for i in 0..rows {
+            weigh(s, i, i, &high, &low, &[1.0; CHUNK], &gram[i * CHUNK..][..CHUNK], &mut scratch[i * CHUNK..][..CHUNK]);
+        }
+        let mut grown = [0f32; CHUNK];
+        for i in 0..rows {
+            grown[i] = decays[..=i].iter().map(|&decay| f64::from(decay)).sum::<f64>().exp() as f32;
+        }
+        for (block, state) in state.chunks_exact(d_state * COLUMNS).enumerate() {
+            for half in (0..COLUMNS).step_by(2 * S::LANES) {
+                // SAFETY: all rows and columns are those of the matrices.
+                unsafe {
+                    let v = v.as_mut_ptr().add(block * COLUMNS + half);
+                    let v = MatrixMut { at: v, stride: width };
+                    let (grown, betas) = (&grown[..], betas);
+                    by_tiles(s, rows, &mut KnownTile { d_state, k, grown, betas, state: state.as_ptr().add(half), v });
+                    for i in 1..rows {
+                        let row = v.at.add(i * width);
+                        let mut known = [s.splat(0.0); 2];
+                        for j in 0..i {
+                            let (weight, added) = (s.splat(scratch[i * CHUNK + j]), v.at.add(j * width));
+                            known[0] = s.fma(weight, s.load(added), known[0]);
+                            known[1] = s.fma(weight, s.load(added.add(S::LANES)), known[1]);
+                        }
+                        let beta = s.splat(-betas[i]);
+                        s.store(row, s.fma(beta, known[0], s.load(row)));
+                        s.store(row.add(S::LANES), s.fma(beta, known[1], s.load(row.add(S::LANES))));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `v_t = beta_t (v_t - exp(l_t) S k_t)` for two vectors of columns.
+struct KnownTile<'a> {
+    d_state: usize,
+    k: Matrix,
+    grown: &'a [f32],
+    betas: &'a [f32],
+    state: *const f32,
+    v: MatrixMut,
+}
+
+impl Tiles for KnownTile<'_> {
+    #[inline(always)]
+    unsafe fn tile<S: Simd, const T: usize>(&mut self, s: S, row: usize) {
+        let mut acc = [[s.splat(0.0); 2]; T];
+        // SAFETY: the rows and columns are within the matrices.
+        unsafe {
+            let k = self.k.at.add(row * self.k.stride);
+            accumulate(s, self.d_state, k, self.k.stride, 1, self.state, COLUMNS, &mut acc);
+            for t in 0..T {
+                let (decay, beta) = (s.splat(-self.grown[row + t]), s.splat(self.betas[row + t]));
+                for half in 0..2 {
+                    let v = self.v.at.add((row + t) * self.v.stride + half * S::LANES);
+                    s.store(v, s.mul(beta, s.fma(decay, acc[t][half], s.load(v))));
                 }
             }
         }

@@ -6,6 +6,9 @@
 
 pub(crate) mod chunk;
 pub(crate) mod conv;
+pub(crate) mod cssd;
+pub(crate) mod delta;
+pub(crate) mod mamba3;
 pub(crate) mod selective_scan;
 pub(crate) mod ssd;
 pub(crate) mod state;

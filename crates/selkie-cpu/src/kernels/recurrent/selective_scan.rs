@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use selkie_model::reference::ops::InputRule;
+
 use super::state::{Recurrence, RecurrentState};
 use crate::{
     Pool,
@@ -25,15 +27,6 @@ const GRAIN: usize = 16 << 10;
 
 /// Rows whose steps and inputs are prepared at once: their memory is far apart, and waited for together.
 const TILE: usize = 8;
-
-/// How the input enters the state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InputRule {
-    /// `dt B x`, as published.
-    Euler,
-    /// `(exp(dt A) - 1) / A B x`
-    ZeroOrderHold,
-}
 
 /// `h = exp(dt A) h + input; y = C h + D x` for each channel, with `dt` after a softplus.
 #[derive(Clone, Debug)]

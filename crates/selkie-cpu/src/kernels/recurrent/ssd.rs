@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use selkie_model::reference::ops::SsdShape;
+
 use super::{
     chunk::{CHUNK, COLUMNS, Chunk, Gram, Matrix, MatrixMut, Step, from_blocks, state_len, to_blocks},
     state::{Recurrence, RecurrentState},
@@ -23,23 +25,6 @@ const CHUNKED: usize = 8;
 
 /// Rows whose products of B and C are kept at a time.
 const SEGMENT: usize = 16 * CHUNK;
-
-/// Sizes and switches of an [`Ssd`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SsdShape {
-    /// Heads.
-    pub n_heads: usize,
-    /// Channels of a head.
-    pub head_dim: usize,
-    /// Groups of heads: head h shares B and C of group `h * n_groups / n_heads`.
-    pub n_groups: usize,
-    /// Values of the state for each channel.
-    pub d_state: usize,
-    /// Whether dt multiplies the input: `dt x B^T`, as published. Otherwise it only decays the state.
-    pub scale_input: bool,
-    /// What dt is limited to after its softplus.
-    pub dt_limit: (f32, f32),
-}
 
 /// `S = exp(dt a) S + dt x B^T; y = S C + d x` for each head, `dt` after its bias, a softplus and its limits.
 #[derive(Clone, Debug)]
@@ -265,7 +250,7 @@ impl Kernel for Deltas<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let Deltas { ssd, dt, heads, out } = self;
-        let (least, most) = ssd.shape.dt_limit;
+        let (least, most) = (ssd.shape.dt_min, ssd.shape.dt_max);
         for (dt, out) in dt.chunks_exact(ssd.shape.n_heads).zip(out.chunks_exact_mut(heads.len())) {
             let (dt, bias) = (&dt[heads.clone()], &ssd.dt_bias[heads.clone()]);
             for i in (0..dt.len()).step_by(S::LANES) {

@@ -23,7 +23,12 @@ impl Builder<'_> {
                     let input = self.scale("n", n, branch.input_scale);
                     let y = self.mixer(&branch.mixer, input);
                     sum = Some(match sum {
-                        None => self.scale("y", y, branch.output_scale),
+                        None => {
+                            let y = self.scale("y", y, branch.output_scale);
+                            // Each branch's result is `y`: this one has to be told from the next.
+                            self.buffers[y.0 as usize].name = "sum";
+                            y
+                        }
                         Some(sum) => self.add("y", sum, y, branch.output_scale),
                     });
                 }
@@ -47,6 +52,9 @@ impl Builder<'_> {
         }
         if let Some(norm) = a.k_norm {
             k = self.norm("k", k, norm);
+        }
+        if let Some(limit) = a.clip {
+            [q, k, v] = [("q", q), ("k", k), ("v", v)].map(|(name, x)| self.clamp(name, x, limit));
         }
         if let Some(rope) = a.rope {
             q = self.rope("q", q, rope, a.head_dim);
@@ -123,6 +131,12 @@ impl Builder<'_> {
         out
     }
 
+    fn clamp(&mut self, name: &'static str, x: BufferId, limit: f32) -> BufferId {
+        let out = self.like(name, x);
+        self.push(Op::Clamp { x, limit, out });
+        out
+    }
+
     fn join_heads(&mut self, name: &'static str, a: BufferId, b: BufferId, n_heads: usize) -> BufferId {
         let out = self.buffer(name, self.width(a) + self.width(b));
         self.push(Op::JoinHeads { a, b, n_heads, out });
@@ -143,9 +157,9 @@ impl Builder<'_> {
     }
 
     fn mamba1(&mut self, m: &Mamba1, n: BufferId) -> BufferId {
-        let x = self.linear("x", n, m.x);
+        let x = self.linear("u", n, m.x);
         let z = self.linear("z", n, m.z);
-        let x = self.conv("x", x, m.conv);
+        let x = self.conv("u", x, m.conv);
         let mut dt = self.linear("dt", x, m.dt);
         let mut b = self.linear("b", x, m.b);
         let mut c = self.linear("c", x, m.c);
@@ -203,7 +217,7 @@ impl Builder<'_> {
             n,
             [
                 ("z", m.z),
-                ("x", m.x),
+                ("u", m.x),
                 ("b", m.b),
                 ("c", m.c),
                 ("dt", m.dt),
@@ -265,9 +279,9 @@ impl Builder<'_> {
     }
 
     fn short_conv(&mut self, m: &ShortConv, n: BufferId) -> BufferId {
-        let [b, c, x] = self.linears(n, [("b", m.b), ("c", m.c), ("x", m.x)]);
-        let x = self.glu("x", b, x, Activation::Identity);
-        let x = self.conv("x", x, m.conv);
+        let [b, c, x] = self.linears(n, [("b", m.b), ("c", m.c), ("u", m.x)]);
+        let x = self.glu("u", b, x, Activation::Identity);
+        let x = self.conv("u", x, m.conv);
         let y = self.glu("y", c, x, Activation::Identity);
         self.linear("y", y, m.out)
     }

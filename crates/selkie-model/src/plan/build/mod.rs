@@ -9,7 +9,9 @@ use crate::spec::{Block, Conv, Layer, Linear, ModelSpec, Norm, SharedBlock};
 /// The forward pass of `spec`, unfused.
 pub fn plan(spec: &ModelSpec) -> Plan {
     let mut b = Builder { spec, ops: vec![], layer_of: vec![], buffers: vec![], slots: vec![], layer: None };
-    let mut x = b.buffer("x", spec.d_model);
+    // Where it is read again later it has a name of its own.
+    let read_again = spec.layers.iter().any(|layer| layer.shared.is_some());
+    let mut x = b.buffer(if read_again { "e" } else { "x" }, spec.d_model);
     b.push(Op::Embed { table: spec.embedding, scale: spec.embedding_scale, out: x });
     let embedding = x;
     let mut layers = vec![];

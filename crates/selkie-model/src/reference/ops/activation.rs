@@ -11,6 +11,7 @@ pub fn activate<T: Real>(x: T, activation: Activation) -> T {
         Activation::Silu => x * sigmoid(x),
         Activation::GeluTanh => half * x * (one + gelu_inner(x).tanh()),
         Activation::GeluErf => x * normal_cdf(x),
+        Activation::Relu => relu(x),
         Activation::ReluSquared => relu_squared(x),
         Activation::Sigmoid => sigmoid(x),
         Activation::Identity => x,
@@ -35,6 +36,7 @@ pub fn activate_derivative<T: Real>(x: T, activation: Activation) -> T {
             let density = T::from_f64(1.0 / (2.0 * PI).sqrt()) * (-half * x * x).exp();
             normal_cdf(x) + x * density
         }
+        Activation::Relu => relu_derivative(x),
         Activation::ReluSquared => relu_squared_derivative(x),
         Activation::Sigmoid => sigmoid_derivative(x),
         Activation::Identity => one,
@@ -89,15 +91,24 @@ pub fn sigmoid_derivative<T: Real>(x: T) -> T {
     s * (T::from_f64(1.0) - s)
 }
 
+/// `max(x, 0)`.
+pub fn relu<T: Real>(x: T) -> T {
+    -least(-x, T::default())
+}
+
+/// `d relu(x) / dx`: 1 above zero, else 0.
+pub fn relu_derivative<T: Real>(x: T) -> T {
+    if x > T::default() { T::from_f64(1.0) } else { T::default() }
+}
+
 /// `max(x, 0)²`.
 pub fn relu_squared<T: Real>(x: T) -> T {
-    let positive = -least(-x, T::default());
-    positive * positive
+    relu(x) * relu(x)
 }
 
 /// `d relu_squared(x) / dx = 2·max(x, 0)`.
 pub fn relu_squared_derivative<T: Real>(x: T) -> T {
-    T::from_f64(-2.0) * least(-x, T::default())
+    T::from_f64(2.0) * relu(x)
 }
 
 /// `ln(1 + eˣ)`, as `max(x, 0) + ln(1 + e^-|x|)`, which neither overflows nor rounds small values away.

@@ -22,6 +22,22 @@ pub fn scale_backward<T: Real>(scale: T, dy: &[T]) -> Vec<T> {
     self::scale(dy, scale)
 }
 
+/// `x` held within `±limit`.
+pub fn clamp<T: Real>(x: &[T], limit: T) -> Vec<T> {
+    let held = |x: T| match x {
+        x if x > limit => limit,
+        x if -x > limit => -limit,
+        x => x,
+    };
+    x.iter().map(|&x| held(x)).collect()
+}
+
+/// `dx` of [`clamp`]: `dy`, but nothing where a value was held.
+pub fn clamp_backward<T: Real>(x: &[T], limit: T, dy: &[T]) -> Vec<T> {
+    let within = |x: T| !(x > limit || -x > limit);
+    x.iter().zip(dy).map(|(&x, &dy)| if within(x) { dy } else { T::default() }).collect()
+}
+
 /// `cap · tanh(x / cap)`.
 pub fn soft_cap<T: Real>(x: &[T], cap: T) -> Vec<T> {
     x.iter().map(|&x| cap * (x / cap).tanh()).collect()

@@ -27,14 +27,14 @@ mod selective_scan;
 mod ssd;
 
 pub use activation::{
-    activate, activate_derivative, clamped_swiglu, clamped_swiglu_backward, glu, glu_backward, relu_squared,
-    relu_squared_derivative, sigmoid, sigmoid_derivative, softplus, softplus_derivative,
+    activate, activate_derivative, clamped_swiglu, clamped_swiglu_backward, glu, glu_backward, relu, relu_derivative,
+    relu_squared, relu_squared_derivative, sigmoid, sigmoid_derivative, softplus, softplus_derivative,
 };
 pub use attention::{AttentionGradients, AttentionShape, attention, attention_backward, attention_with_sinks};
 pub use conv::{ConvGradients, causal_conv, causal_conv_backward};
 pub use cssd::{CssdGradients, cssd, cssd_backward, cssd_chunked};
 pub use delta_rule::{DeltaGradients, delta_rule, delta_rule_backward, delta_rule_chunked};
-pub use elementwise::{add, add_backward, scale, scale_backward, soft_cap, soft_cap_backward};
+pub use elementwise::{add, add_backward, clamp, clamp_backward, scale, scale_backward, soft_cap, soft_cap_backward};
 pub use heads::{
     head_linear, head_linear_backward, join_heads, join_heads_backward, rank_expand, rank_expand_backward, rank_reduce,
     rank_reduce_backward, scale_rows, scale_rows_backward,
