@@ -156,7 +156,6 @@ const BOTH: &[&str] = &[
     "granitemoehybrid",
     "lfm2",
     "lfm2-moe",
-    "lfm2moe",
     "olmoe",
     "qwen3moe-sparse",
     "ssm-mamba1",
