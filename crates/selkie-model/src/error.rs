@@ -21,6 +21,9 @@ pub enum Error {
         /// What is wrong, with the value found.
         what: String,
     },
+    /// The model cannot be a GGUF file.
+    #[error("GGUF cannot express {0}, as far as it is known here")]
+    NoGguf(String),
     /// A tensor that the model needs is not in the file.
     #[error("tensor `{0}` is missing")]
     MissingTensor(String),

@@ -20,7 +20,7 @@ use super::{Family, family, settings::Settings};
 use crate::{
     Error, LoadedWeights, ModelSpec, Result,
     rope::{Factors, Pairing, RopeScaling, RopeSpec, yarn_mscale},
-    spec::Mixer,
+    spec::{DecayActivation, Mixer},
     weights::{Transform, Weight},
 };
 
@@ -145,8 +145,9 @@ fn architecture(family: &Family, named: &str, spec: &ModelSpec) -> Result<&'stat
         return Ok("llama");
     }
     // What state-spaces call none of their models, GGUF names by their layers.
+    let alone = spec.layers.iter().all(|layer| layer.feed_forward.is_none() && layer.shared.is_none());
     let all = |kind: fn(&Mixer) -> bool| {
-        spec.layers.iter().all(|l| l.feed_forward.is_none() && l.mixer.as_ref().is_some_and(|b| kind(&b.inner)))
+        alone && spec.layers.iter().all(|layer| layer.mixer.as_ref().is_some_and(|block| kind(&block.inner)))
     };
     // Where a family has several names, they go in pairs.
     let at = family.model_types.iter().position(|name| *name == named).unwrap_or(0);
@@ -154,12 +155,10 @@ fn architecture(family: &Family, named: &str, spec: &ModelSpec) -> Result<&'stat
         Some(name) => Ok(name),
         None if all(|mixer| matches!(mixer, Mixer::Mamba1(_))) => Ok("mamba"),
         None if all(|mixer| matches!(mixer, Mixer::Mamba2(_))) => Ok("mamba2"),
-        None => Err(cannot(format!("the architecture `{named}`"))),
+        None if all(|mixer| matches!(mixer, Mixer::Mamba3(_))) => Ok("mamba3"),
+        None if all(|mixer| matches!(mixer, Mixer::Mamba3(_) | Mixer::Attention(_))) => Ok("mamba3hybrid"),
+        None => Err(Error::NoGguf(format!("the architecture `{named}`"))),
     }
-}
-
-fn cannot(what: String) -> Error {
-    Error::setting("model_type", format!("GGUF cannot express {what}, as far as it is known here"))
 }
 
 /// Keys for what a reader of configurations computes from other fields.
@@ -200,6 +199,24 @@ fn from_schedule(spec: &ModelSpec, keys: &mut Vec<(String, GgufValue)>) -> Resul
                 set("ssm.group_count", count(m.shape.n_groups), false);
                 set("ssm.conv_kernel", count(spec.weights.get(m.conv.weight).row_len()), false);
             }
+            Some(Mixer::Mamba3(m)) => {
+                let shape = &m.shape;
+                set("ssm.inner_size", count(shape.d_inner()), false);
+                set("ssm.state_size", count(shape.d_state), false);
+                set("ssm.time_step_rank", count(shape.n_heads), false);
+                set("ssm.group_count", count(shape.n_groups), false);
+                set("ssm.rope_angles", count(shape.n_angles), false);
+                if m.mimo.is_some() {
+                    set("ssm.mimo_rank", count(shape.rank), false);
+                }
+                let pairing = if shape.pairing == Pairing::Halves { "half" } else { "interleaved" };
+                set("ssm.rope_pairing", GgufValue::String(pairing.into()), false);
+                let soft = shape.a_activation == DecayActivation::Softplus;
+                let activation = if soft { "softplus" } else { "heavy_tail" };
+                set("ssm.a_activation", GgufValue::String(activation.into()), false);
+                set("ssm.a_floor", GgufValue::F32(shape.a_floor), false);
+                set("ssm.outproj_norm", GgufValue::Bool(m.norm.is_some()), false);
+            }
             _ => {}
         }
         kv_heads.push(heads as u32);
@@ -228,7 +245,7 @@ fn from_schedule(spec: &ModelSpec, keys: &mut Vec<(String, GgufValue)>) -> Resul
 /// Rows of queries and keys from halves of heads to neighbours, as GGUF files of the llama kind have them.
 fn pair_rows(tensors: &mut [GgufTensor], spec: &ModelSpec) -> Result<()> {
     if tensors.iter().any(|tensor| tensor.name.contains(".attn_qkv.")) {
-        return Err(cannot("queries, keys and values in one tensor for this architecture".into()));
+        return Err(Error::NoGguf("queries, keys and values in one tensor for this architecture".into()));
     }
     let heads = spec.layers.iter().flat_map(|layer| &layer.mixer).filter_map(|block| match &block.inner {
         Mixer::Attention(a) => Some(a.head_dim),
@@ -236,7 +253,7 @@ fn pair_rows(tensors: &mut [GgufTensor], spec: &ModelSpec) -> Result<()> {
     });
     let head_dim = heads.max().unwrap_or(0);
     if spec.ropes.iter().any(|rope| rope.n_dims != head_dim) {
-        return Err(cannot("heads of which only a part turns for this architecture".into()));
+        return Err(Error::NoGguf("heads of which only a part turns for this architecture".into()));
     }
     for tensor in tensors {
         let GgufValues::Stored(weight) = &mut tensor.values else { continue };
@@ -289,7 +306,7 @@ fn rotary(
         RopeScaling::Llama3 { .. } => made("rope_freqs.weight", divisors(rope)?),
         RopeScaling::LongRope { short, long, attention_factor, context } => {
             let (Factors::Inline(short), Factors::Inline(long)) = (short, long) else {
-                return Err(cannot("this rotary embedding".into()));
+                return Err(Error::NoGguf("this rotary embedding".into()));
             };
             set("rope.scaling.type", GgufValue::String("longrope".into()));
             set("rope.scaling.original_context_length", GgufValue::U32(*context as u32));
@@ -297,7 +314,7 @@ fn rotary(
             made("rope_factors_long.weight", long.iter().map(|&v| v as f32).collect());
             made("rope_factors_short.weight", short.iter().map(|&v| v as f32).collect());
         }
-        RopeScaling::Dynamic { .. } => return Err(cannot("frequencies that change with the length".into())),
+        RopeScaling::Dynamic { .. } => return Err(Error::NoGguf("frequencies that change with the length".into())),
     }
     Ok(())
 }
@@ -341,15 +358,15 @@ fn check(model: &GgufModel, wanted: &ModelSpec) -> Result<()> {
         .collect();
     let mut checkpoint = Checkpoint::from_parts(vec![Rc::new(Planned(end))], infos)?;
     checkpoint.gguf = Some(model.metadata.clone());
-    let found = super::read(&checkpoint, None).map_err(|error| cannot(format!("this model ({error})")))?;
+    let found = super::read(&checkpoint, None).map_err(|error| Error::NoGguf(format!("this model ({error})")))?;
     let (found, wanted) = (comparable(&found), comparable(wanted));
     let mut lines = found.lines().zip(wanted.lines()).filter(|(found, wanted)| found != wanted);
     match lines.next() {
         Some((found, wanted)) => {
             let what = format!("that `{}` (a reader would take `{}`)", wanted.trim(), found.trim());
-            Err(cannot(what))
+            Err(Error::NoGguf(what))
         }
-        None if found.len() != wanted.len() => Err(cannot("all of the model's parts".into())),
+        None if found.len() != wanted.len() => Err(Error::NoGguf("all of the model's parts".into())),
         None => Ok(()),
     }
 }

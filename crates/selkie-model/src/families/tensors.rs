@@ -175,6 +175,8 @@ impl<'a> Tensors<'a> {
     pub fn gather(&mut self, short: &str, shape: &[usize], ranges: &[std::ops::Range<usize>]) -> Result<WeightId> {
         let mut own = shape.to_vec();
         own[0] = ranges.iter().map(|range| range.len()).sum();
+        let info = self.require(short)?;
+        self.note_whole(short, info, shape)?;
         self.pick(short, shape, ranges, &own, Transform::None)
     }
 
