@@ -126,7 +126,7 @@ pub fn to_gguf(checkpoint: &Checkpoint, config: Option<&Value>) -> Result<GgufMo
     if pairing == Some(Pairing::Interleaved) {
         pair_rows(&mut tensors, &spec)?;
     }
-    rotary(&spec, &mut keys, &mut tensors)?;
+    rotary(&spec, architecture, &mut keys, &mut tensors)?;
     let mut metadata = Metadata::default();
     metadata.set("general.architecture", GgufValue::String(architecture.to_owned()));
     for (key, value) in keys {
@@ -248,7 +248,12 @@ fn pair_rows(tensors: &mut [GgufTensor], spec: &ModelSpec) -> Result<()> {
 }
 
 /// Keys and tensors of the rotary embedding.
-fn rotary(spec: &ModelSpec, keys: &mut Vec<(String, GgufValue)>, tensors: &mut Vec<GgufTensor>) -> Result<()> {
+fn rotary(
+    spec: &ModelSpec,
+    architecture: &str,
+    keys: &mut Vec<(String, GgufValue)>,
+    tensors: &mut Vec<GgufTensor>,
+) -> Result<()> {
     let Some(rope) = spec.ropes.first() else { return Ok(()) };
     let number = |n: f64| GgufValue::F32(n as f32);
     let mut set = |key: &str, value: GgufValue| {
@@ -260,6 +265,10 @@ fn rotary(spec: &ModelSpec, keys: &mut Vec<(String, GgufValue)>, tensors: &mut V
     };
     set("rope.dimension_count", GgufValue::U32(rope.n_dims as u32));
     set("rope.freq_base", number(rope.theta));
+    if architecture == "granitehybrid" {
+        // By this its readers know that heads turn at all.
+        set("rope.scaling.finetuned", GgufValue::Bool(true));
+    }
     if let Some(local) = spec.ropes.get(1) {
         set("rope.freq_base_swa", number(local.theta));
     }
