@@ -89,6 +89,7 @@ pub trait Layer: Clone {
     /// Values of a token in the result.
     fn outputs(&self) -> usize;
     fn forward(&mut self, pool: &Pool, inputs: &[&[f32]], out: &mut [f32]) -> Result<()>;
+    fn reach(&self) -> usize;
     fn rewind(&mut self, n: usize) -> Result<()>;
     fn planes(&self) -> Vec<Vec<f32>>;
     fn set_planes(&mut self, planes: &[Vec<f32>]) -> Result<()>;
@@ -105,6 +106,9 @@ pub trait Layer: Clone {
 #[macro_export]
 macro_rules! state_methods {
     () => {
+        fn reach(&self) -> usize {
+            self.state.reach()
+        }
         fn rewind(&mut self, n: usize) -> selkie_cpu::Result<()> {
             self.state.rewind(n)
         }
@@ -206,6 +210,7 @@ pub fn check<L: Layer>(
             feed(&mut layer, &pool, &noise, 0..other);
             furthest = furthest.max(next + other);
             let back = next + other - furthest.saturating_sub(MAX_REWIND).min(next);
+            assert!((back..=MAX_REWIND).contains(&layer.reach()), "{what}: {} of {back} in reach", layer.reach());
             let back = other + random.bits() as usize % (back - other + 1);
             layer.rewind(back).unwrap_or_else(|e| panic!("{what}: {back} tokens from {}: {e}", next + other));
             at = next + other - back;
@@ -233,7 +238,7 @@ pub fn check<L: Layer>(
 
         // How far back one may go.
         let mut layer = fresh.clone();
-        assert!(layer.rewind(1).is_err(), "{what}: nothing before the beginning");
+        assert!(layer.reach() == 0 && layer.rewind(1).is_err(), "{what}: nothing before the beginning");
         feed(&mut layer, &pool, &x, 0..3);
         assert!(layer.rewind(4).is_err(), "{what}: nothing before the beginning");
         layer.rewind(3).expect("as far as the beginning");

@@ -135,12 +135,18 @@ impl ConvState {
         Ok(())
     }
 
+    /// How many tokens [`rewind`](Self::rewind) can forget now: [`MAX_REWIND`] before the furthest token it was at, if so
+    /// many came since the state was made or set.
+    pub fn reach(&self) -> usize {
+        ((self.inputs.len() - self.op.window()) / self.op.channels).min(MAX_REWIND)
+    }
+
     /// Forgets the last `n` tokens.
     ///
     /// # Errors
-    /// Where they are more than [`MAX_REWIND`], or more than came since the state was made or set.
+    /// Where they are more than [`reach`](Self::reach).
     pub fn rewind(&mut self, n: usize) -> Result<()> {
-        let reach = ((self.inputs.len() - self.op.window()) / self.op.channels).min(MAX_REWIND);
+        let reach = self.reach();
         if n > reach {
             return Err(beyond_reach(n, reach));
         }

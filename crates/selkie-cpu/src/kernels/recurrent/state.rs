@@ -44,7 +44,7 @@ struct Mark {
     planes: Vec<Vec<f32>>,
 }
 
-/// The state of one sequence in a [`Recurrence`], which can forget up to [`MAX_REWIND`] tokens.
+/// The state of one sequence in a recurrence, which can forget up to [`MAX_REWIND`] tokens.
 ///
 /// Copies are made at multiples of `MAX_REWIND` tokens and the last two kept, with the inputs since the older one.
 #[derive(Debug)]
@@ -148,12 +148,18 @@ impl<R: Recurrence> RecurrentState<R> {
         }
     }
 
+    /// How many tokens [`rewind`](Self::rewind) can forget now: [`MAX_REWIND`] before the furthest token it was at, if so
+    /// many came since the state was made or set.
+    pub fn reach(&self) -> usize {
+        self.marks.first().map_or(0, |mark| self.tokens - mark.at).min(MAX_REWIND)
+    }
+
     /// Forgets the last `n` tokens.
     ///
     /// # Errors
-    /// Where that is further than [`MAX_REWIND`] before the furthest token it was at, or before the state was made or set.
+    /// Where they are more than [`reach`](Self::reach).
     pub fn rewind(&mut self, n: usize) -> Result<()> {
-        let reach = self.marks.first().map_or(0, |mark| self.tokens - mark.at).min(MAX_REWIND);
+        let reach = self.reach();
         if n > reach {
             return Err(beyond_reach(n, reach));
         }
