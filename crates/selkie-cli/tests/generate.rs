@@ -129,6 +129,8 @@ fn empty_prompts_and_foreign_ids_are_refused() {
     assert_eq!(failure(&["generate", &model, "--ids", ""]), "the prompt is empty");
     let line = failure(&["generate", &model, "--ids", "5,272"]);
     assert!(line.contains("token id 272 is outside the vocabulary of 272"), "{line}");
+    let line = failure(&["generate", &model, "the", "-n", "1", "--logit-bias", "272=1"]);
+    assert!(line.contains("token id 272 is outside the vocabulary of 272"), "{line}");
 }
 
 #[test]

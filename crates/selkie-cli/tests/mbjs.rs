@@ -177,6 +177,8 @@ fn what_cannot_be_made() {
     }
     let config = folder.write("c.json", r#"{"vocabSize": 8, "dModel": 8, "numLayers": 1}"#);
     assert!(failure(&["init", "--config", &config, "--out", &config]).contains("written over itself"));
+    let other = folder.path("x.gguf");
+    assert!(failure(&["init", "--config", &config, "--out", &other]).contains("ends in .mbjs or .bin"));
     assert!(
         wrong_usage(&["init", "--config", &config, "--out", &out, "--seed", "many"]).contains("`many` is no number")
     );

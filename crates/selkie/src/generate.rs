@@ -169,6 +169,10 @@ impl Model {
         options: &GenerateOptions,
         on_event: &mut OnEvent<'_>,
     ) -> Result<Generated> {
+        let vocab_size = self.spec.vocab_size;
+        if let Some(&(id, _)) = options.sampling.logit_bias.iter().find(|(id, _)| *id as usize >= vocab_size) {
+            return Err(selkie_model::Error::TokenId { id, vocab_size }.into());
+        }
         let rules = StopRules { ids: self.end_tokens(options.ignore_eos)?, strings: options.stop.clone() };
         let mut output = TextOut { matcher: rules.matcher(), text: String::new(), on_event };
         let mut timings = Timings { prompt_tokens: prompt.len(), ..Timings::default() };

@@ -39,6 +39,11 @@ fn parse_seed(text: &str) -> Result<u32, String> {
 /// Runs the command. One parameter is in memory at a time.
 pub fn run(args: Args) -> Result<()> {
     whole_file::refuse_input(&args.out, [args.config.as_path()])?;
+    // Any other ending would make a file that is opened as something else.
+    let ending = args.out.extension().and_then(|ending| ending.to_str());
+    if !matches!(ending, Some("mbjs" | "bin")) {
+        bail!("{}: an MBJS file ends in .mbjs or .bin", args.out.display());
+    }
     let config = Config::parse(&args.config.display().to_string(), &read_file(&args.config)?)?;
     let seed = args.seed.or(config.seed()).unwrap_or_else(|| random_seed() as u32);
     let options = MbjsOptions { version: if args.fp16 { 3 } else { 2 }, trailer: !args.no_trailer };
