@@ -186,7 +186,6 @@ fn flags_that_make_no_sense() {
         &["logits", &model, "--out", "x"],
         &["logits", &model, "--ids", "1", "--prompt", "x", "--out", "x"],
         &["logits", &model, "--ids", "1", "--chunk", "0", "--out", "x"],
-        &["logits", &model, "--batch", "x", "--chunk", "1", "--out", "x"],
         &["logits", &model, "--ids", "1"],
         &["embed", &model, "x", "--ids", "1"],
         &["detokenize", &model],

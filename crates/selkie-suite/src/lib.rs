@@ -75,7 +75,6 @@ pub const RECURRENT: &[&str] = &[
     "k256-mamba2",
     "lfm2",
     "lfm2-moe",
-    "lfm2moe",
     "mamba",
     "mamba2-g1",
     "mamba2-g2",
