@@ -80,6 +80,9 @@ pub enum Error {
         /// Positions that can be forgotten.
         remembered: usize,
     },
+    /// A state's recurrent part was half-way through a pass that failed.
+    #[error("this state was lost in a pass that failed: begin anew, or restore a saved one")]
+    LostState,
     /// A saved state does not fit the model.
     #[error("saved state: {0}")]
     Snapshot(String),

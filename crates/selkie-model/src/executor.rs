@@ -258,7 +258,8 @@ pub trait Executor {
     /// Runs the batch; each sequence continues its state, which advances by its rows.
     ///
     /// # Errors
-    /// Where the batch is malformed or a state is full or foreign. States are then as before.
+    /// Where the batch is malformed or a state is full or foreign; states are then as before. Where an op itself fails, a
+    /// state may be lost, and says so from then on ([`Error::LostState`]).
     fn forward<'a>(
         &'a mut self,
         batch: &'a Batch<'a>,

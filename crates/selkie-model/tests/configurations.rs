@@ -138,8 +138,21 @@ fn defaults_of_mixtures() {
     assert_eq!(groups.map(|g| (g.n_groups, g.n_used)), Some((8, 4)));
     let spec = with("deepseek2-lite", json!({"norm_topk_prob": true}));
     assert!(!mixture(&spec).routing.renormalise, "this class does not look at the field");
+    let groups = |method: Value| mixture(&with("deepseek2-yarn", json!({"topk_method": method}))).routing.groups;
+    assert!(groups(Value::Null).is_none(), "greedy is this class's own");
+    assert_eq!(groups(json!("group_limited_greedy")).map(|g| (g.n_groups, g.n_used)), Some((4, 2)));
     let scale = |name: &str| attentions(&with(name, json!({"attention_multiplier": null})))[0].scale;
     assert_eq!(["granite", "granitemoe", "granitemoehybrid"].map(scale), [1.0; 3]);
+}
+
+/// Which part of a head turns, and how many key heads there are.
+#[test]
+fn defaults_of_heads() {
+    for (name, divisor) in [("bamba", 2), ("qwen3next", 4), ("llama-gqa", 1)] {
+        let spec = with(name, json!({"rope_parameters": null, "partial_rotary_factor": null}));
+        assert_eq!(spec.ropes[0].n_dims * divisor, attentions(&spec)[0].head_dim, "{name}");
+    }
+    assert_eq!(attentions(&with("qwen3next", json!({"num_key_value_heads": null})))[0].n_kv_heads, 2);
 }
 
 #[test]
@@ -167,6 +180,7 @@ fn activations_of_recurrent_layers() {
         ("falcon-h1", "hidden_act"),
         ("granitemoehybrid", "hidden_act"),
         ("nemotron-h", "mamba_hidden_act"),
+        ("qwen3next", "hidden_act"),
     ] {
         let error = message(name, json!({key: "gelu"}));
         assert!(error.contains(&format!("`{key}`")) && error.contains("silu only"), "{name}: {error}");

@@ -196,7 +196,7 @@ impl Model {
     fn truncate(&self, session: &mut Session, len: usize) -> Result<usize> {
         let kept = match session.state.rewind(len) {
             Ok(()) => len,
-            Err(selkie_model::Error::Rewind { .. }) => {
+            Err(selkie_model::Error::Rewind { .. } | selkie_model::Error::LostState) => {
                 session.state = self.executor.new_state(session.capacity)?;
                 0
             }

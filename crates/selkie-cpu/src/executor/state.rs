@@ -62,7 +62,7 @@ impl Slots {
 
     pub fn check_room(&self, wanted: usize) -> Result<()> {
         if self.lost {
-            return Err(Error::Snapshot("it was lost in a pass that failed".into()));
+            return Err(Error::LostState);
         }
         if wanted > self.capacity { Err(Error::Context { wanted, capacity: self.capacity }) } else { Ok(()) }
     }
@@ -101,6 +101,9 @@ impl StateData for Slots {
     }
 
     fn rewind(&mut self, positions: usize) -> Result<()> {
+        if self.lost {
+            return Err(Error::LostState);
+        }
         let wanted = self.positions - positions;
         if self.any_recurrent() && wanted > self.reach {
             return Err(Error::Rewind { wanted, remembered: self.reach });
@@ -117,6 +120,9 @@ impl StateData for Slots {
     }
 
     fn planes(&self) -> Result<Vec<Tensor>> {
+        if self.lost {
+            return Err(Error::LostState);
+        }
         let mut planes = vec![];
         for (slot, layout) in self.slots.iter().zip(&self.layout) {
             let values = match slot {
@@ -147,4 +153,34 @@ impl StateData for Slots {
 fn f16_tensor(values: &[f32], shape: Vec<usize>) -> Tensor {
     let bytes: Vec<u8> = values.iter().flat_map(|&v| half::f16::from_f32(v).to_le_bytes()).collect();
     Tensor { dtype: DType::F16, shape, bytes: bytes.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::CausalConv;
+
+    /// After a pass that failed, caches are as before; recurrent states refuse whatever would rest on them.
+    #[test]
+    fn a_failed_pass_loses_recurrent_states_only() {
+        let conv = Arc::new(CausalConv::new(1, 2, &[1.0, 1.0], None, false).expect("a convolution"));
+        let (window, cached) = (
+            (Slot::Conv { channels: 1, taps: 2 }, SlotOp::Conv(conv)),
+            (
+                Slot::KvCache { n_kv_heads: 1, head_dim: 1, v_head_dim: 1, window: None },
+                SlotOp::Cache { n_kv_heads: 1, head_dim: 1, v_head_dim: 1 },
+            ),
+        );
+        for ((layout, op), lost) in [(window, true), (cached, false)] {
+            let mut slots = Slots::new(&[layout], &[op], Isa::best(), 4, true).expect("a state");
+            slots.advance(2);
+            slots.roll_back();
+            let refused = |result: Result<()>| matches!(result, Err(Error::LostState));
+            assert_eq!(refused(slots.check_room(3)), lost);
+            assert_eq!(refused(slots.planes().map(|_| ())), lost);
+            assert_eq!(refused(slots.rewind(1)), lost);
+        }
+    }
 }

@@ -15,17 +15,15 @@ use crate::{
 };
 
 pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<ModelSpec> {
-    let mut r = Reader::hybrid(settings, checkpoint, &[], MAMBA)?.with_defaults(Defaults { eps: 1e-5, ..USUAL });
+    // Configurations older than the field turn a half of each head.
+    let defaults = Defaults { eps: 1e-5, rotary_part: 0.5, ..USUAL };
+    let mut r = Reader::hybrid(settings, checkpoint, &[], MAMBA)?.with_defaults(defaults);
     let sizes = r.mamba2_sizes(&BAMBA_KEYS)?;
     let attending = r.settings.layers("attn_layer_indices", r.sizes.n_layers)?.unwrap_or_default();
     let options = if attending.is_empty() {
         r.options_without_rope()
     } else {
         let rope = r.rope(Pairing::Halves)?;
-        // Configurations older than the field mean a half.
-        if r.settings.field("partial_rotary_factor|rope_parameters.partial_rotary_factor").is_none() {
-            r.ropes[rope].n_dims = r.sizes.head_dim / 2 / 2 * 2;
-        }
         r.options(rope)
     };
     let activation = r.activation("hidden_act", Activation::Silu)?;

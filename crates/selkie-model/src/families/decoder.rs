@@ -28,6 +28,8 @@ pub(crate) struct Sizes {
     pub eps: f32,
     /// The rotary base where a configuration has none.
     pub theta: f64,
+    /// The part of a head's channels that turn where a configuration does not say.
+    pub rotary_part: f64,
     pub context: Option<usize>,
 }
 
@@ -38,6 +40,8 @@ pub(crate) struct Defaults {
     pub eps: f32,
     /// The rotary base.
     pub theta: f64,
+    /// The part of a head's channels that turn.
+    pub rotary_part: f64,
     /// The sliding window.
     pub window: Option<usize>,
     /// Whether embedding and head are tied.
@@ -45,7 +49,7 @@ pub(crate) struct Defaults {
 }
 
 /// The defaults of most families.
-pub(crate) const USUAL: Defaults = Defaults { eps: 1e-6, theta: 10_000.0, window: None, tied: false };
+pub(crate) const USUAL: Defaults = Defaults { eps: 1e-6, theta: 10_000.0, rotary_part: 1.0, window: None, tied: false };
 
 /// What configurations call the number of layers.
 const N_LAYERS: &str = "num_hidden_layers|n_layer|n_layers";
@@ -135,6 +139,7 @@ impl<'a> Reader<'a> {
                 self.sizes.eps = defaults.eps;
             }
             self.sizes.theta = defaults.theta;
+            self.sizes.rotary_part = defaults.rotary_part;
             self.defaults = defaults;
         }
         self
@@ -459,8 +464,18 @@ impl Sizes {
             },
         };
         let context = s.count("context_length", "max_position_embeddings")?;
-        let (eps, theta) = (eps as f32, USUAL.theta);
-        let own = Self { d_model, n_layers, n_heads: 0, n_kv_heads: 0, head_dim: 0, d_ff, eps, theta, context };
+        let own = Self {
+            d_model,
+            n_layers,
+            n_heads: 0,
+            n_kv_heads: 0,
+            head_dim: 0,
+            d_ff,
+            eps: eps as f32,
+            theta: USUAL.theta,
+            rotary_part: USUAL.rotary_part,
+            context,
+        };
         if n_heads == 0 {
             return Ok(own);
         }

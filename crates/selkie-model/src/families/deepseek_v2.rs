@@ -23,8 +23,10 @@ pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<Mo
         routing.renormalise = false;
     }
     match r.settings.field("topk_method").map(|method| method.as_str()) {
-        None | Some(Some("group_limited_greedy" | "noaux_tc")) => {}
-        Some(Some("greedy")) => routing.groups = None,
+        // GGUF files do not name it: their counts of groups tell.
+        None if r.settings.is_gguf() => {}
+        Some(Some("group_limited_greedy" | "noaux_tc")) => {}
+        None | Some(Some("greedy")) => routing.groups = None,
         Some(_) => return Err(Error::setting("topk_method", "is not known (greedy, group_limited_greedy are)")),
     }
     let layers = Layers { pairing: Pairing::Interleaved, routing, choice_bias: biased };

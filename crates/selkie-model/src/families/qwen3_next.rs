@@ -6,7 +6,7 @@ use std::ops::Range;
 use selkie_formats::Checkpoint;
 
 use super::{
-    decoder::{AttentionOptions, Reader, block},
+    decoder::{AttentionOptions, Defaults, Reader, Sizes, USUAL, block},
     mixture::MixtureOptions,
     settings::Settings,
     tensors::Names,
@@ -33,7 +33,14 @@ const NAMES: Names = &[
 const KINDS: &[(&str, bool)] = &[("linear_attention", false), ("full_attention", true)];
 
 pub(super) fn read(settings: Settings<'_>, checkpoint: &Checkpoint) -> Result<ModelSpec> {
-    let mut r = Reader::hybrid(settings, checkpoint, NAMES, &[])?.with_offset_norms();
+    let defaults = Defaults { rotary_part: 0.25, ..USUAL };
+    let mut r = Reader::hybrid(settings, checkpoint, NAMES, &[])?.with_defaults(defaults).with_offset_norms();
+    if r.settings.leaves_out("num_key_value_heads") && r.sizes.n_heads > 0 {
+        let Sizes { n_heads, head_dim, .. } = r.sizes;
+        r.sizes = r.sizes.with_heads(&r.settings, "num_attention_heads", n_heads, 2, Some(head_dim))?;
+    }
+    // It is that of the convolutions too.
+    r.require_silu("hidden_act")?;
     let (shape, taps) = r.delta_shape()?;
     let attends = r.attending()?;
     let options = if attends.contains(&true) {
@@ -105,7 +112,7 @@ impl Reader<'_> {
 
     /// Attention of which each query head has a gate: its rows follow the head's.
     fn gated_attention(&mut self, layer: usize, options: &AttentionOptions) -> Result<Attention> {
-        let super::decoder::Sizes { d_model, n_heads, n_kv_heads, head_dim, .. } = self.sizes;
+        let Sizes { d_model, n_heads, n_kv_heads, head_dim, .. } = self.sizes;
         if n_heads == 0 {
             let key = self.settings.name("attention.head_count", "num_attention_heads");
             return Err(Error::setting(key, format!("is 0 or missing, but layer {layer} attends")));

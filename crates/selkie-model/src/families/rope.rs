@@ -123,7 +123,7 @@ pub(crate) fn from_config(
     };
     let or_top = |key: &str| -> Result<Option<f64>> { Ok(number(key)?.or(s.number("", key)?)) };
     let theta = or_top("rope_theta")?.unwrap_or(sizes.theta);
-    let part = or_top("partial_rotary_factor")?.unwrap_or(1.0);
+    let part = or_top("partial_rotary_factor")?.unwrap_or(sizes.rotary_part);
     let n_dims = (sizes.head_dim as f64 * part) as usize;
     let factor = number("factor")?;
     let need = |found: Option<f64>, key: &str| found.ok_or_else(|| Error::setting(key, "is missing"));
