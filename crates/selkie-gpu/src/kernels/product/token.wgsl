@@ -1,0 +1,176 @@
+// Products of one row with many: out[r] = weights[r] . input. LANES invocations go down a row of the matrix, each taking every
+// LANES-th group of 32; the input is made once a workgroup.
+#include "kernels/common.wgsl"
+
+struct Params {
+    first: u32, // the chunk's first row
+    rows: u32, // its rows
+    row_words: u32,
+    per_group: u32, // rows of a workgroup
+    x_offset: u32,
+    out_offset: u32,
+    group: u32,
+    before_offset: u32,
+    after_offset: u32,
+    whole_weight: u32,
+    eps: f32,
+    scale: f32,
+    before_c: f32,
+    after_c: f32,
+    other_offset: u32,
+    then_scale: f32,
+}
+@group(0) @binding(0) var<uniform> p: Params;
+@group(0) @binding(B_OUT) var<storage, read_write> out: array<f32>; // [width]
+#if B_BIAS
+@group(0) @binding(B_BIAS) var<storage, read> bias: array<f32>; // [rows of the matrix]
+#endif
+#if B_OTHER
+@group(0) @binding(B_OTHER) var<storage, read> other: array<f32>; // [width]: the residual, or gates
+#endif
+#if SHARED_X
+@group(0) @binding(B_X) var<storage, read> x: array<f32>; // [COLS]
+#else
+@group(0) @binding(B_X) var<storage, read> x: array<vec4<f32>>; // [COLS / 4]
+#endif
+#if B_BEFORE
+@group(0) @binding(B_BEFORE) var<storage, read> before: array<f32>; // [COLS]
+#endif
+#if B_AFTER
+@group(0) @binding(B_AFTER) var<storage, read> after: array<f32>; // [COLS]
+#endif
+#if B_NORM_WEIGHT
+@group(0) @binding(B_NORM_WEIGHT) var<storage, read> norm_weight: array<f32>; // [COLS] or [group]
+#endif
+@group(0) @binding(B_WEIGHTS4) var<storage, read> weights4: array<vec4<u32>>; // [rows, row_words / 4]
+@group(0) @binding(B_WEIGHTS) var<storage, read> weights: array<u32>; // the same
+#if B_GRIDS
+@group(0) @binding(B_GRIDS) var<storage, read> grids: array<u32>;
+#endif
+#include "quant/FORMAT.wgsl"
+
+const THREADS = 256u;
+var<workgroup> partial: array<f32, THREADS>;
+
+#if SHARED_X
+#include "kernels/product/input_row.wgsl"
+#else
+fn quad_of_x(i: u32) -> vec4<f32> {
+    return x[p.x_offset / 4u + i];
+}
+#endif
+
+// The lane's share of a row's sum.
+fn share(row: u32, lane: u32) -> f32 {
+    let base = row * p.row_words;
+    var sum = 0.0;
+#if FORMAT_FLOAT
+    for (var i = lane; i < (COLS + 3u) / 4u; i += LANES) {
+        sum += dot(quad(base, i), quad_of_x(i));
+    }
+#else
+    for (var g = lane; g < GROUPS; g += LANES) {
+        let w = group(base, GROUPS, g);
+        var lo = 0.0;
+        var hi = 0.0;
+#if FORMAT_OFFSETS
+        var all_lo = vec4<f32>();
+        var all_hi = vec4<f32>();
+#endif
+        for (var i = 0u; i < 4u; i++) {
+            let xl = quad_of_x(g * 8u + i);
+            let xh = quad_of_x(g * 8u + 4u + i);
+            lo += dot(vec4<f32>(unpack4xI8(w.lo[i])), xl);
+            hi += dot(vec4<f32>(unpack4xI8(w.hi[i])), xh);
+#if FORMAT_OFFSETS
+            all_lo += xl;
+            all_hi += xh;
+#endif
+        }
+        sum += w.d.x * lo + w.d.y * hi;
+#if FORMAT_OFFSETS
+        sum += w.m.x * dot(all_lo, vec4<f32>(1.0)) + w.m.y * dot(all_hi, vec4<f32>(1.0));
+#endif
+    }
+#endif
+    return sum;
+}
+
+// The sum of the shares of LANES neighbours.
+fn together(thread: u32, value: f32) -> f32 {
+#if SUBGROUP
+    var sum = value;
+    for (var step_over = LANES / 2u; step_over > 0u; step_over >>= 1u) {
+        sum += subgroupShuffleXor(sum, step_over);
+    }
+    return sum;
+#else
+    workgroupBarrier();
+    partial[thread] = value;
+    workgroupBarrier();
+    for (var half = LANES / 2u; half > 0u; half >>= 1u) {
+        if thread % LANES < half {
+            partial[thread] += partial[thread + half];
+        }
+        workgroupBarrier();
+    }
+    return partial[thread / LANES * LANES];
+#endif
+}
+
+fn with_bias(row: u32, sum: f32) -> f32 {
+#if B_BIAS
+    return sum + bias[p.first + row];
+#else
+    return sum;
+#endif
+}
+
+fn store(row: u32, sum: f32) {
+    let at = p.first + row;
+#if THEN == add && OVER
+    out[p.out_offset + at] = out[p.out_offset + at] + p.then_scale * with_bias(row, sum);
+#elif THEN == add
+    out[p.out_offset + at] = other[p.other_offset + at] + p.then_scale * with_bias(row, sum);
+#elif THEN == gated
+    out[p.out_offset + at] = THEN_FN(other[p.other_offset + at], 0.0) * with_bias(row, sum);
+#else
+    out[p.out_offset + at] = with_bias(row, sum);
+#endif
+}
+
+@compute @workgroup_size(256)
+fn main(
+    @builtin(workgroup_id) id: vec3<u32>,
+    @builtin(num_workgroups) n: vec3<u32>,
+    @builtin(local_invocation_index) thread: u32,
+) {
+#if SHARED_X
+    make_input(thread);
+#endif
+    let lane = thread % LANES;
+    let first = group_index(id, n) * p.per_group;
+    let rows_at_once = THREADS / LANES;
+#if THEN == glu
+    // Rows in turns: gate, up, gate, up.
+    for (var r = 0u; r < p.per_group; r += 2u * rows_at_once) {
+        let row = first + r + 2u * (thread / LANES);
+        let there = row < p.rows;
+        let safe = select(0u, row, there);
+        let gate = together(thread, share(safe, lane));
+        let up = together(thread, share(safe + 1u, lane));
+        if lane == 0u && there {
+            out[p.out_offset + (p.first + row) / 2u] = THEN_FN(with_bias(row, gate), 0.0) * with_bias(row + 1u, up);
+        }
+    }
+#else
+    for (var r = 0u; r < p.per_group; r += rows_at_once) {
+        let row = first + r + thread / LANES;
+        let there = row < p.rows;
+        let sum = together(thread, share(select(0u, row, there), lane));
+        if lane == 0u && there {
+            store(row, sum);
+        }
+    }
+#endif
+}
