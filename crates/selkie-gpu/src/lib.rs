@@ -1,6 +1,7 @@
 //! Selkie's GPU executor: a plan, compiled to a table of dispatches, on any device that wgpu reaches.
 
 mod preprocess;
+pub mod quant;
 
 pub use preprocess::{Defines, PreprocessError, preprocess};
 
