@@ -56,11 +56,11 @@ impl Executor for GpuExecutor {
     }
 
     fn new_state(&self, capacity: usize) -> Result<State> {
-        todo_async(self.engine.new_state(capacity)).map(|slots| State::new(Box::new(slots)))
+        now(self.engine.new_state(capacity)).map(|slots| State::new(Box::new(slots)))
     }
 
     fn restore(&self, snapshot: &Snapshot, capacity: usize) -> Result<State> {
-        let restored = todo_async(self.engine.restore(snapshot, capacity))?;
+        let restored = now(self.engine.restore(snapshot, capacity))?;
         Ok(State::restored(Box::new(restored), snapshot.positions))
     }
 
@@ -70,5 +70,14 @@ impl Executor for GpuExecutor {
         states: &'a mut [&'a mut State],
     ) -> LocalFuture<'a, Result<Output>> {
         Box::pin(self.run(batch, states))
+    }
+}
+
+/// The result of a future that never waits, as none here does outside a browser.
+fn now<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
+    let mut future = std::pin::pin!(future);
+    match future.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
+        std::task::Poll::Ready(result) => result,
+        std::task::Poll::Pending => Err(selkie_model::Error::Device("this device makes its caller wait".into())),
     }
 }

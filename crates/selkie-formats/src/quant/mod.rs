@@ -21,6 +21,7 @@ mod simple;
 mod ternary;
 
 pub use encode::{can_encode, encode};
+pub use k::scale_and_min;
 pub use plain::f16_to_f32;
 
 /// Why values could not be decoded or encoded.
