@@ -35,11 +35,11 @@ pub trait StateData: Any {
     fn rewind(&mut self, positions: usize) -> Result<()>;
 
     /// A copy of every array of every slot, in the layout of [`Slot::planes`](crate::plan::Slot::planes): f32, caches f16
-    /// where they are held so.
+    /// where they are held so. A GPU answers later, and a browser cannot wait for it.
     ///
     /// # Errors
     /// Where the device cannot be read.
-    fn planes(&self) -> Result<Vec<Tensor>>;
+    fn planes(&self) -> LocalFuture<'_, Result<Vec<Tensor>>>;
 
     /// For the executor to find its own type.
     fn as_any_mut(&mut self) -> &mut dyn Any;
@@ -92,8 +92,8 @@ impl State {
     ///
     /// # Errors
     /// Where the device cannot be read.
-    pub fn snapshot(&self) -> Result<Snapshot> {
-        Ok(Snapshot { positions: self.positions, planes: self.data.planes()? })
+    pub async fn snapshot(&self) -> Result<Snapshot> {
+        Ok(Snapshot { positions: self.positions, planes: self.data.planes().await? })
     }
 
     /// The executor's own data.
