@@ -78,7 +78,8 @@ impl SamplingParams {
         check("logit bias", bias.unwrap_or(0.0), bias.is_none(), "a number")
     }
 
-    fn changes_logits(&self) -> bool {
+    /// Whether penalties or biases change the logits before a token is chosen; penalties look at the tokens so far.
+    pub fn changes_logits(&self) -> bool {
         self.repetition_penalty != 1.0
             || self.frequency_penalty != 0.0
             || self.presence_penalty != 0.0
