@@ -17,7 +17,7 @@ pub mod spec;
 pub mod weights;
 
 pub use error::{Error, Result};
-pub use executor::{Batch, Executor, MAX_REWIND, Output, Sequence, Snapshot, State, StateData, Want};
+pub use executor::{Batch, Choice, Executor, MAX_REWIND, Output, Sequence, Snapshot, State, StateData, Want};
 pub use plan::Plan;
 pub use profile::{OpTime, Profile};
 pub use sampling::SamplingParams;

@@ -2,7 +2,7 @@
 //!
 //! [`sample`] takes logits, parameters, the tokens so far and one uniform number; the number comes from [`uniform`], a
 //! counter-based generator of (seed, sequence, position). So the same seed gives the same text, however tokens are
-//! batched and wherever they are computed.
+//! batched and wherever they are computed: executors that [choose themselves](crate::Executor::generate) do as these do.
 
 mod philox;
 
