@@ -6,7 +6,7 @@ use crate::preprocess::PreprocessError;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is nothing to run on.
-    #[error("no GPU was found{}", hint(.0))]
+    #[error("no GPU was found{}", advice(.0))]
     NoAdapter(String),
     /// The device that was asked for is not there.
     #[error("no GPU is called {wanted:?}; there are: {}", .found.join(", "))]
@@ -36,7 +36,7 @@ pub enum Error {
     #[error("shader {0}")]
     Shader(#[from] PreprocessError),
     /// More memory is needed than there is.
-    #[error("{what} of {} MB does not fit on {device}{}", mega(*bytes), hint(.hint))]
+    #[error("{what} of {} MB does not fit on {device}{}", mega(*bytes), advice(.hint))]
     OutOfMemory {
         /// What it was for.
         what: String,
@@ -48,7 +48,7 @@ pub enum Error {
         hint: String,
     },
     /// Something is larger than the device allows.
-    #[error("{what} needs {wanted} bytes, and {device} allows {limit}{}", hint(.hint))]
+    #[error("{what} needs {wanted} bytes, and {device} allows {limit}{}", advice(.hint))]
     Limit {
         /// What.
         what: String,
@@ -77,7 +77,7 @@ pub enum Error {
     },
 }
 
-fn hint(text: &str) -> String {
+fn advice(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("; {text}") }
 }
 

@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-pub use buffer::{Buffer, Counts};
+pub use buffer::{Buffer, Counts, Use};
 pub use open::{GpuOptions, devices};
 pub use pipeline::{Access, Pipeline, Shader};
 

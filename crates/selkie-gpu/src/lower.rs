@@ -244,7 +244,7 @@ pub struct Lazy {
 
 /// The plan's dispatches, each with its layer.
 pub fn lower(plan: &Plan, lazy: Lazy) -> Vec<(Lowered, Option<usize>)> {
-    let mut run = Run { plan, lazy, unmade: HashMap::new(), out: vec![], layer: None };
+    let mut run = Run { plan, lazy, unmade: HashMap::new(), turned: HashMap::new(), out: vec![], layer: None };
     for (op, &layer) in plan.ops.iter().zip(&plan.layer_of) {
         run.layer = layer;
         run.op(op);
@@ -261,6 +261,8 @@ struct Run<'a> {
     plan: &'a Plan,
     lazy: Lazy,
     unmade: HashMap<BufferId, Input>,
+    /// What each value that a rope turns was before.
+    turned: HashMap<BufferId, BufferId>,
     out: Vec<(Lowered, Option<usize>)>,
     layer: Option<usize>,
 }
@@ -276,13 +278,8 @@ impl Run<'_> {
         match input.rope {
             None => self.push(Lowered::Rows { input, add: None, out: id }),
             Some((rope, head_dim)) => {
-                let inner = Input { rope: None, ..input };
-                let x = if inner.is_plain() {
-                    inner.x
-                } else {
-                    self.push(Lowered::Rows { input: inner, add: None, out: id });
-                    id
-                };
+                let x = self.turned.get(&id).copied().unwrap_or(input.x);
+                self.whole(x);
                 self.push(Lowered::Op(Op::Rope { x, rope, head_dim, out: id }));
             }
         }
@@ -366,7 +363,10 @@ impl Run<'_> {
                 self.defer(*x, *out, |input| input.with_gate(Gate::Of(Function::SoftCap(*cap))));
             }
             Op::Scale { x, scale, out } => self.defer(*x, *out, |input| input.with_scale(*scale)),
-            Op::Rope { x, rope, head_dim, out } => self.defer(*x, *out, |input| input.with_rope(*rope, *head_dim)),
+            Op::Rope { x, rope, head_dim, out } => {
+                self.turned.insert(*out, *x);
+                self.defer(*x, *out, |input| input.with_rope(*rope, *head_dim));
+            }
             Op::TakeRows { x, out } if self.lazy.one_row => {
                 let input = self.input(*x);
                 self.unmade.insert(*out, input);

@@ -23,18 +23,18 @@ fn main(
         return;
     }
     for (var i = thread; i < N_KV_HEADS * K_QUADS; i += 64u) {
-        let from = p.k_offset + (step.first + row) * p.k_stride + i / K_QUADS * HEAD_DIM;
+        let source = p.k_offset + (step.first + row) * p.k_stride + i / K_QUADS * HEAD_DIM;
         var quad = vec4<f32>();
         for (var j = 0u; j < min(4u, HEAD_DIM - 4u * (i % K_QUADS)); j++) {
-            quad[j] = k[from + 4u * (i % K_QUADS) + j];
+            quad[j] = k[source + 4u * (i % K_QUADS) + j];
         }
         keys[(step.past + row) * N_KV_HEADS * K_QUADS + i] = pack_quad(quad);
     }
     for (var i = thread; i < N_KV_HEADS * V_QUADS; i += 64u) {
-        let from = p.v_offset + (step.first + row) * p.v_stride + i / V_QUADS * V_DIM;
+        let source = p.v_offset + (step.first + row) * p.v_stride + i / V_QUADS * V_DIM;
         var quad = vec4<f32>();
         for (var j = 0u; j < min(4u, V_DIM - 4u * (i % V_QUADS)); j++) {
-            quad[j] = v[from + 4u * (i % V_QUADS) + j];
+            quad[j] = v[source + 4u * (i % V_QUADS) + j];
         }
         values[(step.past + row) * N_KV_HEADS * V_QUADS + i] = pack_quad(quad);
     }

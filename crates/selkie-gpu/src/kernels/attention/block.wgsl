@@ -42,9 +42,9 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         let row = first + i / K_QUADS;
         var quad = vec4<f32>();
         if row < step.own {
-            let from = p.q_offset + (step.first + row) * p.q_stride + head * HEAD_DIM + 4u * (i % K_QUADS);
+            let source = p.q_offset + (step.first + row) * p.q_stride + head * HEAD_DIM + 4u * (i % K_QUADS);
             for (var j = 0u; j < min(4u, HEAD_DIM - 4u * (i % K_QUADS)); j++) {
-                quad[j] = q_rows[from + j];
+                quad[j] = q_rows[source + j];
             }
         }
         queries[i] = quad;

@@ -77,9 +77,9 @@ fn make_input(thread: u32) {
             }
             partial[thread] = 1.0 / sqrt(square / f32(p.group) + p.eps);
             workgroupBarrier();
-            let from = first * p.group;
+            let source = first * p.group;
             let to = min(COLS, (first + THREADS) * p.group);
-            for (var i = from + thread; i < to; i += THREADS) {
+            for (var i = source + thread; i < to; i += THREADS) {
                 let at = place_of(i / 4u);
                 made[at][i % 4u] = finish(0u, i, made[at][i % 4u], partial[i / p.group - first]);
             }

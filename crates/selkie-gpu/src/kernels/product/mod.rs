@@ -114,7 +114,7 @@ impl Binds {
         for (name, value) in matrix.format.defines().iter() {
             self.set(name, value);
         }
-        if matrix.format.defines().get("FORMAT_GRIDS").is_some() {
+        if matrix.format.needs_grids() {
             self.read("GRIDS", Ref::Grids);
         }
     }

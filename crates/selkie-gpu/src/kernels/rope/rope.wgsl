@@ -30,21 +30,21 @@ fn main(
         return;
     }
     let channel = i % p.head_dim;
-    let from = p.x_offset + row * p.x_stride + i;
+    let source = p.x_offset + row * p.x_stride + i;
     let to = p.out_offset + row * p.out_stride + i;
     if channel >= 2u * p.pairs {
-        out[to] = x[from];
+        out[to] = x[source];
         return;
     }
 #if INTERLEAVED
     let pair = channel / 2u;
     let second = channel % 2u == 1u;
-    let other = select(from + 1u, from - 1u, second);
+    let other = select(source + 1u, source - 1u, second);
 #else
     let second = channel >= p.pairs;
     let pair = select(channel, channel - p.pairs, second);
-    let other = select(from + p.pairs, from - p.pairs, second);
+    let other = select(source + p.pairs, source - p.pairs, second);
 #endif
     let angle = angles[(step.input + row) * p.pairs + pair];
-    out[to] = x[from] * angle.x + x[other] * select(-angle.y, angle.y, second);
+    out[to] = x[source] * angle.x + x[other] * select(-angle.y, angle.y, second);
 }
