@@ -4,6 +4,8 @@ mod attention;
 mod embed;
 mod input;
 mod product;
+#[cfg(test)]
+mod rig;
 mod rope;
 mod rows;
 mod take_rows;
