@@ -9,6 +9,7 @@ mod product;
 mod rig;
 mod rope;
 mod rows;
+mod ssd;
 mod take_rows;
 
 use selkie_model::plan::Op;
@@ -34,6 +35,7 @@ pub(crate) fn emit(ctx: &mut Ctx<'_, '_>, lowered: &Lowered) -> Result<()> {
             Op::CausalConv { x, weight, bias, silu, state, out } => {
                 conv::emit(ctx, *x, (*weight, *bias), *silu, *state, *out)
             }
+            Op::Ssd(op) => ssd::emit(ctx, op),
             Op::TakeRows { x, out } => take_rows::emit(ctx, *x, *out),
             other => Err(unknown(other.name(), 0)),
         },
