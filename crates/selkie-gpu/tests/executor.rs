@@ -28,3 +28,36 @@ fn dense_transformers_exactly() {
         println!("{name}: {:?}", started.elapsed());
     }
 }
+
+/// Those whose recurrences are Mamba-2's or short convolutions.
+#[test]
+fn recurrent_models_exactly() {
+    let names = [
+        "bamba",
+        "falcon-h1",
+        "falcon-h1-normed",
+        "granitehybrid-dense",
+        "k256-mamba2",
+        "lfm2",
+        "mamba2-g1",
+        "mamba2-g2",
+        "nemotron-h",
+        "ssm-mamba2",
+    ];
+    for name in names {
+        let started = std::time::Instant::now();
+        selkie_suite::run(name, &exact);
+        println!("{name}: {:?}", started.elapsed());
+    }
+}
+
+/// Those without Mamba-1.
+#[test]
+fn hybrids_of_mbjs_exactly() {
+    let kinds = ["at-", "m2-", "m3-", "train-at", "train-m2", "train-m3", "hy-jamba"];
+    for name in selkie_suite::MBJS.iter().filter(|name| kinds.iter().any(|kind| name.starts_with(kind))) {
+        let started = std::time::Instant::now();
+        selkie_suite::run_mbjs(name, &exact);
+        println!("{name}: {:?}", started.elapsed());
+    }
+}

@@ -2,6 +2,7 @@
 
 mod attention;
 mod conv;
+mod cssd;
 mod embed;
 mod input;
 mod product;
@@ -36,6 +37,7 @@ pub(crate) fn emit(ctx: &mut Ctx<'_, '_>, lowered: &Lowered) -> Result<()> {
                 conv::emit(ctx, *x, (*weight, *bias), *silu, *state, *out)
             }
             Op::Ssd(op) => ssd::emit(ctx, op),
+            Op::Cssd(op) => cssd::emit(ctx, op),
             Op::TakeRows { x, out } => take_rows::emit(ctx, *x, *out),
             other => Err(unknown(other.name(), 0)),
         },
