@@ -132,7 +132,7 @@ fn whole_prompt_equals_its_steps() {
     }
     let logits = apart(&at_once, &one_by_one);
     assert!(logits < 1e-3, "logits are {logits} apart");
-    let snapshots = [&whole, &steps].map(|state| state.snapshot().expect("a snapshot"));
+    let snapshots = [&whole, &steps].map(|state| pollster::block_on(state.snapshot()).expect("a snapshot"));
     for (a, b) in snapshots[0].planes.iter().zip(&snapshots[1].planes) {
         let (a, b) = (a.to_f32().expect("values"), b.to_f32().expect("values"));
         let state = apart(&a, &b);

@@ -1,8 +1,26 @@
 //! Selkie's GPU executor: a plan, compiled to a table of dispatches, on any device that wgpu reaches.
+//!
+//! [`Gpu`] is a device; [`GpuExecutor`] a model on it. A plan is [lowered](lower), gets places for its values and a table of
+//! dispatches ([`compile`]), and the table's kernels are shaders under `kernels/`, written once over block formats (`quant/`)
+//! and flavours by a small [preprocessor](preprocess()).
 
+pub mod compile;
+mod engine;
+mod error;
+mod executor;
+mod gpu;
+mod kernels;
+pub mod lower;
 mod preprocess;
 pub mod quant;
+mod state;
+pub mod table;
+pub mod weights;
 
+pub use engine::{Engine, RunOptions};
+pub use error::{Error, Result};
+pub use executor::GpuExecutor;
+pub use gpu::{Access, Buffer, Counts, Flavours, Gpu, GpuOptions, Limits, Pipeline, Shader, devices};
 pub use preprocess::{Defines, PreprocessError, preprocess};
 
 /// Every shader's text by its path from `src` on.

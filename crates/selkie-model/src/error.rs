@@ -83,6 +83,9 @@ pub enum Error {
     /// A state's recurrent part was half-way through a pass that failed.
     #[error("this state was lost in a pass that failed: begin anew, or restore a saved one")]
     LostState,
+    /// A device failed, or cannot do what is asked of it.
+    #[error("{0}")]
+    Device(String),
     /// A saved state does not fit the model.
     #[error("saved state: {0}")]
     Snapshot(String),

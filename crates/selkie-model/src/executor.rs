@@ -4,7 +4,7 @@ use std::{any::Any, ops::Range};
 
 use selkie_formats::{LocalFuture, Tensor};
 
-use crate::{Error, OpTime, Result, plan::Slot};
+use crate::{Error, OpTime, Result, plan::Slot, sampling::SamplingParams};
 
 /// How far back a state can go: the tokens that speculation, or an edit of the last words, may take back.
 pub const MAX_REWIND: usize = 32;
@@ -35,11 +35,11 @@ pub trait StateData: Any {
     fn rewind(&mut self, positions: usize) -> Result<()>;
 
     /// A copy of every array of every slot, in the layout of [`Slot::planes`](crate::plan::Slot::planes): f32, caches f16
-    /// where they are held so.
+    /// where they are held so. A GPU answers later, and a browser cannot wait for it.
     ///
     /// # Errors
     /// Where the device cannot be read.
-    fn planes(&self) -> Result<Vec<Tensor>>;
+    fn planes(&self) -> LocalFuture<'_, Result<Vec<Tensor>>>;
 
     /// For the executor to find its own type.
     fn as_any_mut(&mut self) -> &mut dyn Any;
@@ -92,8 +92,8 @@ impl State {
     ///
     /// # Errors
     /// Where the device cannot be read.
-    pub fn snapshot(&self) -> Result<Snapshot> {
-        Ok(Snapshot { positions: self.positions, planes: self.data.planes()? })
+    pub async fn snapshot(&self) -> Result<Snapshot> {
+        Ok(Snapshot { positions: self.positions, planes: self.data.planes().await? })
     }
 
     /// The executor's own data.
@@ -235,6 +235,20 @@ impl Batch<'_> {
     }
 }
 
+/// How an executor that chooses tokens itself is to choose: as [`sample`](crate::sampling::sample) would, with the number
+/// of [`uniform`](crate::sampling::uniform) for `seed`, `sequence` and the positions that the state holds at that moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice<'a> {
+    /// Which tokens may be chosen, and how likely each is.
+    pub params: &'a SamplingParams,
+    /// The generator's key.
+    pub seed: u64,
+    /// The sequence that the generator's numbers are for.
+    pub sequence: u64,
+    /// Tokens after which nothing is chosen.
+    pub stop: &'a [u32],
+}
+
 /// Something that runs a plan.
 pub trait Executor {
     /// `reference`, `cpu` or `gpu`.
@@ -265,6 +279,28 @@ pub trait Executor {
         batch: &'a Batch<'a>,
         states: &'a mut [&'a mut State],
     ) -> LocalFuture<'a, Result<Output>>;
+
+    /// Feeds `last`, chooses a token, feeds that, and so on, in one submit where it can. Gives what it chose: at least one
+    /// token and at most `n`, fewer where a submit would take too long; the first of `choice.stop` is the last of them. The
+    /// state advances by the tokens that were fed, which are `last` and all that were chosen but the last: as many as are
+    /// given. For those it can go back ([`State::rewind`]).
+    ///
+    /// `None` where this executor leaves choosing to its caller, always or with these parameters (penalties look at tokens
+    /// that it does not know); nothing has happened then.
+    ///
+    /// # Errors
+    /// Where `last` is outside the vocabulary, or the state is foreign or has no room for `n` positions more; it is then as
+    /// before. Where an op itself fails, as [`forward`](Self::forward).
+    fn generate<'a>(
+        &'a mut self,
+        last: u32,
+        n: usize,
+        choice: &'a Choice<'a>,
+        state: &'a mut State,
+    ) -> LocalFuture<'a, Result<Option<Vec<u32>>>> {
+        let _ = (last, n, choice, state);
+        Box::pin(async { Ok(None) })
+    }
 
     /// Switches the measuring of every op's time on, from nothing, or off. What cannot measure ignores it.
     fn profile(&mut self, on: bool) {

@@ -2,7 +2,8 @@
 //!
 //! A model is a **schedule of layers** ([`ModelSpec`]); a [family](families) turns a checkpoint's metadata and tensor
 //! names into one. From the spec, one builder per mixer appends named operations to a [`Plan`], a straight list which
-//! every executor reads: the [reference](mod@reference) here, the CPU and GPU executors in crates of their own.
+//! every executor reads: the [reference](mod@reference) here, the CPU and GPU executors in crates of their own. How a token
+//! is chosen from logits is here too ([sampling]), since executors may do that themselves.
 
 pub mod error;
 pub mod executor;
@@ -11,12 +12,14 @@ pub mod plan;
 pub mod profile;
 pub mod reference;
 pub mod rope;
+pub mod sampling;
 pub mod spec;
 pub mod weights;
 
 pub use error::{Error, Result};
-pub use executor::{Batch, Executor, MAX_REWIND, Output, Sequence, Snapshot, State, StateData, Want};
+pub use executor::{Batch, Choice, Executor, MAX_REWIND, Output, Sequence, Snapshot, State, StateData, Want};
 pub use plan::Plan;
 pub use profile::{OpTime, Profile};
+pub use sampling::SamplingParams;
 pub use spec::ModelSpec;
 pub use weights::{LoadedWeight, LoadedWeights, WeightId, Weights};

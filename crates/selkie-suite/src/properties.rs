@@ -22,7 +22,7 @@ impl Subject {
     pub(crate) fn check_splits(&mut self, ids: &[u32], logits: &[f32], tolerance: f32) {
         let mut whole = self.executor.new_state(ids.len()).expect("a state");
         self.forward(ids, &mut whole);
-        let whole = whole.snapshot().expect("a snapshot");
+        let whole = pollster::block_on(whole.snapshot()).expect("a snapshot");
         for seed in 0..4 {
             let mut numbers = Numbers(seed);
             let mut state = self.executor.new_state(ids.len()).expect("a state");
@@ -32,13 +32,13 @@ impl Subject {
                 got.extend(self.forward(piece, &mut state).values);
                 rest = behind;
                 if numbers.below(2) == 0 {
-                    let saved = state.snapshot().expect("a snapshot");
+                    let saved = pollster::block_on(state.snapshot()).expect("a snapshot");
                     state = self.executor.restore(&saved, ids.len()).expect("a restored state");
                     cuts.push(ids.len() - rest.len());
                 }
             }
             self.near(&got, logits, tolerance, &format!("in pieces (seed {seed}), restored after {cuts:?}"));
-            let last = state.snapshot().expect("a snapshot");
+            let last = pollster::block_on(state.snapshot()).expect("a snapshot");
             self.same_state(&last, &whole, tolerance, &format!("in pieces (seed {seed}), restored after {cuts:?}"));
         }
     }

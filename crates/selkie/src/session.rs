@@ -75,6 +75,19 @@ impl Session {
         self.before.hash.then(&self.tokens)
     }
 
+    /// Forgets the last `n` tokens, which were not told to anybody; the first of them is pending then.
+    ///
+    /// # Errors
+    /// Where the state cannot go back. Nothing has changed then.
+    pub(crate) fn take_back(&mut self, n: usize) -> selkie_model::Result<()> {
+        if n > 0 {
+            self.state.rewind(self.len() - n)?;
+            self.pending = self.tokens.split_off(self.tokens.len() - n);
+            self.pending.truncate(1);
+        }
+        Ok(())
+    }
+
     /// The length of the longest beginning that the held tokens share with `tokens`, and which the session then knows by
     /// its ids.
     pub(crate) fn shared(&mut self, tokens: &[u32]) -> usize {

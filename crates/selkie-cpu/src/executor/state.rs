@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use selkie_formats::{DType, Tensor};
+use selkie_formats::{DType, LocalFuture, Tensor};
 use selkie_model::{Error, MAX_REWIND, Result, Snapshot, StateData, plan::Slot, weights::f32_tensor};
 
 use super::{
@@ -85,6 +85,28 @@ impl Slots {
         }
         self.lost = self.any_recurrent();
     }
+
+    /// A copy of every array.
+    fn copies(&self) -> Result<Vec<Tensor>> {
+        if self.lost {
+            return Err(Error::LostState);
+        }
+        let mut planes = vec![];
+        for (slot, layout) in self.slots.iter().zip(&self.layout) {
+            let values = match slot {
+                SlotState::Cache(cache) => {
+                    let (k, v) = cache.rows(self.isa, 0..self.positions).map_err(|e| op_failed("state", &e))?;
+                    vec![k, v]
+                }
+                recurrent => recurrent.planes(),
+            };
+            let halves = matches!(slot, SlotState::Cache(cache) if cache.dtype() == CacheType::F16);
+            for (values, (_, shape)) in values.into_iter().zip(layout.planes(self.positions)) {
+                planes.push(if halves { f16_tensor(&values, shape) } else { f32_tensor(values, shape) });
+            }
+        }
+        Ok(planes)
+    }
 }
 
 impl StateData for Slots {
@@ -119,25 +141,8 @@ impl StateData for Slots {
         Ok(())
     }
 
-    fn planes(&self) -> Result<Vec<Tensor>> {
-        if self.lost {
-            return Err(Error::LostState);
-        }
-        let mut planes = vec![];
-        for (slot, layout) in self.slots.iter().zip(&self.layout) {
-            let values = match slot {
-                SlotState::Cache(cache) => {
-                    let (k, v) = cache.rows(self.isa, 0..self.positions).map_err(|e| op_failed("state", &e))?;
-                    vec![k, v]
-                }
-                recurrent => recurrent.planes(),
-            };
-            let halves = matches!(slot, SlotState::Cache(cache) if cache.dtype() == CacheType::F16);
-            for (values, (_, shape)) in values.into_iter().zip(layout.planes(self.positions)) {
-                planes.push(if halves { f16_tensor(&values, shape) } else { f32_tensor(values, shape) });
-            }
-        }
-        Ok(planes)
+    fn planes(&self) -> LocalFuture<'_, Result<Vec<Tensor>>> {
+        Box::pin(async { self.copies() })
     }
 
     fn as_any_mut(&mut self) -> &mut dyn Any {
@@ -179,7 +184,7 @@ mod tests {
             slots.roll_back();
             let refused = |result: Result<()>| matches!(result, Err(Error::LostState));
             assert_eq!(refused(slots.check_room(3)), lost);
-            assert_eq!(refused(slots.planes().map(|_| ())), lost);
+            assert_eq!(refused(pollster::block_on(slots.planes()).map(|_| ())), lost);
             assert_eq!(refused(slots.rewind(1)), lost);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{any::Any, collections::VecDeque, ops::Range};
 
-use selkie_formats::Tensor;
+use selkie_formats::{LocalFuture, Tensor};
 
 use super::Real;
 use crate::{Error, Result, Snapshot, StateData, executor::MAX_REWIND, plan::Slot, weights::f32_tensor};
@@ -112,6 +112,21 @@ impl<T: Real> Caches<T> {
     pub fn advance(&mut self, rows: usize) {
         self.positions += rows;
     }
+
+    /// A copy of every array.
+    fn copies(&self) -> Vec<Tensor> {
+        let mut planes = vec![];
+        for (entry, slot) in self.slots.iter().zip(&self.layout) {
+            let values: Vec<&Vec<T>> = match entry {
+                Entry::Cache(cache) => vec![&cache.k, &cache.v],
+                Entry::Recurrent(recurrent) => recurrent.planes.iter().collect(),
+            };
+            for (values, (_, shape)) in values.into_iter().zip(slot.planes(self.positions)) {
+                planes.push(f32_tensor(values.iter().map(|v| v.to_f64() as f32).collect(), shape));
+            }
+        }
+        planes
+    }
 }
 
 impl<T: Real> StateData for Caches<T> {
@@ -153,18 +168,8 @@ impl<T: Real> StateData for Caches<T> {
         Ok(())
     }
 
-    fn planes(&self) -> Result<Vec<Tensor>> {
-        let mut planes = vec![];
-        for (entry, slot) in self.slots.iter().zip(&self.layout) {
-            let values: Vec<&Vec<T>> = match entry {
-                Entry::Cache(cache) => vec![&cache.k, &cache.v],
-                Entry::Recurrent(recurrent) => recurrent.planes.iter().collect(),
-            };
-            for (values, (_, shape)) in values.into_iter().zip(slot.planes(self.positions)) {
-                planes.push(f32_tensor(values.iter().map(|v| v.to_f64() as f32).collect(), shape));
-            }
-        }
-        Ok(planes)
+    fn planes(&self) -> LocalFuture<'_, Result<Vec<Tensor>>> {
+        Box::pin(async { Ok(self.copies()) })
     }
 
     fn as_any_mut(&mut self) -> &mut dyn Any {

@@ -116,7 +116,7 @@ impl Model {
     }
 
     fn snapshot_as_it_is(&self, session: &Session) -> Result<SavedState> {
-        let snapshot = session.state.snapshot()?;
+        let snapshot = pollster::block_on(session.state.snapshot())?;
         let names = plane_names(&plan::plan(&self.spec).slots, snapshot.positions);
         Ok(SavedState {
             name: "saved state".into(),

@@ -20,8 +20,8 @@ fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
 }
 
 /// A uniform number in `[0, 1)` for the token at `position` of sequence `sequence`, with 24 random bits.
-pub fn uniform(seed: u64, sequence: u32, position: u64) -> f32 {
-    let counter = [position as u32, (position >> 32) as u32, sequence, 0];
+pub fn uniform(seed: u64, sequence: u64, position: u64) -> f32 {
+    let counter = [position as u32, (position >> 32) as u32, sequence as u32, (sequence >> 32) as u32];
     let word = philox(counter, [seed as u32, (seed >> 32) as u32])[0];
     (word >> 8) as f32 / (1u32 << 24) as f32
 }
@@ -43,6 +43,7 @@ mod tests {
         let mean = (0..100_000).map(|p| f64::from(uniform(7, 0, p))).sum::<f64>() / 100_000.0;
         assert!((mean - 0.5).abs() < 0.004, "{mean}");
         let at = uniform(7, 1, 3);
-        assert!(at != uniform(8, 1, 3) && at != uniform(7, 2, 3) && at != uniform(7, 1, 4));
+        let others = [uniform(8, 1, 3), uniform(7, 2, 3), uniform(7, 1 + (1 << 32), 3), uniform(7, 1, 4)];
+        assert!(!others.contains(&at), "{at}, {others:?}");
     }
 }

@@ -1,17 +1,25 @@
 //! Continuing a text, token by token.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     ops::ControlFlow,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use selkie_text::{Detokenizer, StopRules, Tokenizer};
+use selkie_model::Choice;
+use selkie_text::{Detokenizer, StopMatcher, StopRules, Tokenizer};
 
 use crate::{
     Error, Model, Result, SamplingParams, Session,
     sampling::{sample, uniform},
 };
+
+/// Tokens that an executor which chooses itself is asked for at once. A submit and its readback cost a GPU as much as a
+/// small model's token; an eighth of that no longer matters, and the text still comes in short pieces.
+const TOKENS_AT_ONCE: usize = 8;
 
 /// How a text is continued.
 #[derive(Clone, Debug)]
@@ -174,49 +182,47 @@ impl Model {
             return Err(selkie_model::Error::TokenId { id, vocab_size }.into());
         }
         let rules = StopRules { ids: self.end_tokens(options.ignore_eos)?, strings: options.stop.clone() };
-        let mut output = TextOut { matcher: rules.matcher(), text: String::new(), on_event };
+        let mut output = TextOut {
+            end: &rules.ids,
+            detokenizer: self.detokenizer()?,
+            matcher: rules.matcher(),
+            text: String::new(),
+            on_event,
+        };
         let mut timings = Timings { prompt_tokens: prompt.len(), ..Timings::default() };
         let mut ids = vec![];
 
         let started = Instant::now();
         let (held, of) = (session.len(), prompt.len());
         let mut go_on = |read| (output.on_event)(Event::Prompt { read, of }).is_continue();
-        let Some(mut logits) = self.feed_with(session, prompt, &mut go_on)? else {
+        let Some(logits) = self.feed_with(session, prompt, &mut go_on)? else {
             session.pending = prompt[session.len() - held..].to_vec();
             return Ok(Generated { ids, text: String::new(), finish: Finish::Cancelled, timings });
         };
         timings.prompt = started.elapsed();
 
         let started = Instant::now();
-        let mut detokenizer = self.detokenizer()?;
-        let finish = loop {
-            if ids.len() == options.max_tokens {
-                break Finish::Length;
+        let mut chooser = Chooser::new(options, &rules);
+        let mut chosen = if options.max_tokens > 0 { vec![chooser.choose(&logits, session)] } else { vec![] };
+        let finish = 'text: loop {
+            // The session holds all that were chosen but the last.
+            let Some(&last) = chosen.last() else { break Finish::Length };
+            for (at, &id) in chosen.iter().enumerate() {
+                ids.push(id);
+                let told = output.take(id);
+                if !matches!(told, Ok(None)) {
+                    session.take_back(chosen.len() - 1 - at)?;
+                }
+                if let Some(finish) = told.map_err(|e| Error::text(self.name(), e))? {
+                    break 'text finish;
+                }
             }
-            let uniform = uniform(options.seed, 0, session.len() as u64);
-            let id = sample(&logits, &options.sampling, &session.tokens, uniform);
-            ids.push(id);
-            session.pending.push(id);
-            if rules.stops_at(id) {
-                break Finish::Stop;
-            }
-            let text = match &mut detokenizer {
-                Some(detokenizer) => detokenizer.push(id).map_err(|e| Error::text(self.name(), e))?,
-                None => "",
-            };
-            match output.push(text) {
-                TextStep::GoOn => {}
-                TextStep::Stopped => break Finish::Stop,
-                TextStep::Cancelled => break Finish::Cancelled,
-            }
-            if ids.len() == options.max_tokens || session.len() == session.capacity {
-                break Finish::Length;
-            }
-            logits = self.feed(session, &[id])?;
+            let room = (options.max_tokens - ids.len()).min(session.capacity - session.len());
+            chosen = if room > 0 { chooser.next(self, session, last, room)? } else { vec![] };
         };
         timings.decode = started.elapsed();
         timings.decoded_tokens = ids.len().saturating_sub(1);
-        output.finish(detokenizer.as_mut().map_or("", |d| d.finish()));
+        output.finish();
         Ok(Generated { ids, text: output.text, finish, timings })
     }
 
@@ -235,35 +241,83 @@ impl Model {
     }
 }
 
-enum TextStep {
-    GoOn,
-    Stopped,
-    Cancelled,
+/// Chooses the tokens of one continuation, or has the executor choose them.
+struct Chooser<'a> {
+    choice: Choice<'a>,
+    /// Nothing here has to look at a token before the next is computed, and the executor has not declined.
+    by_executor: bool,
 }
 
-/// Text on its way out, past the stop strings.
+impl<'a> Chooser<'a> {
+    fn new(options: &'a GenerateOptions, rules: &'a StopRules) -> Self {
+        let choice = Choice { params: &options.sampling, seed: options.seed, sequence: 0, stop: &rules.ids };
+        let stop_strings = options.stop.iter().any(|stop| !stop.is_empty());
+        Self { choice, by_executor: !stop_strings && !options.sampling.changes_logits() }
+    }
+
+    /// The token after those that the session holds, by the logits of the last one. It is pending then.
+    fn choose(&self, logits: &[f32], session: &mut Session) -> u32 {
+        let Choice { params, seed, sequence, .. } = self.choice;
+        let id = sample(logits, params, &session.tokens, uniform(seed, sequence, session.len() as u64));
+        session.pending = vec![id];
+        id
+    }
+
+    /// Feeds `last`, which is pending, and chooses: one token, or up to `room` where the executor does it. The session then
+    /// holds them all but the last, which is pending.
+    fn next(&mut self, model: &mut Model, session: &mut Session, last: u32, room: usize) -> Result<Vec<u32>> {
+        if self.by_executor {
+            let n = room.min(TOKENS_AT_ONCE);
+            let chosen = model.executor.generate(last, n, &self.choice, &mut session.state);
+            if let Some(chosen) = pollster::block_on(chosen)? {
+                let Some((&pending, fed)) = chosen.split_last().filter(|_| chosen.len() <= n) else {
+                    let what = format!("{} tokens were chosen, where 1 to {n} are asked for", chosen.len());
+                    return Err(selkie_model::Error::Op { op: "generate".into(), what }.into());
+                };
+                session.tokens.push(last);
+                session.tokens.extend_from_slice(fed);
+                session.pending = vec![pending];
+                return Ok(chosen);
+            }
+            self.by_executor = false;
+        }
+        let logits = model.feed(session, &[last])?;
+        Ok(vec![self.choose(&logits, session)])
+    }
+}
+
+/// Tokens on their way out, as text past the stop strings.
 struct TextOut<'a> {
-    matcher: selkie_text::StopMatcher,
+    end: &'a [u32],
+    detokenizer: Option<Detokenizer<Arc<Tokenizer>>>,
+    matcher: StopMatcher,
     text: String,
     on_event: &'a mut OnEvent<'a>,
 }
 
 impl TextOut<'_> {
-    fn push(&mut self, text: &str) -> TextStep {
+    /// Takes the next token; says why it is the last one, where it is.
+    fn take(&mut self, id: u32) -> Result<Option<Finish>, selkie_text::Error> {
+        if self.end.contains(&id) {
+            return Ok(Some(Finish::Stop));
+        }
+        let text = match &mut self.detokenizer {
+            Some(detokenizer) => detokenizer.push(id)?,
+            None => "",
+        };
         let step = self.matcher.push(text);
         self.text.push_str(&step.emit);
         let flow = (self.on_event)(Event::Text(&step.emit));
-        if step.stopped {
-            TextStep::Stopped
-        } else if flow.is_break() {
-            TextStep::Cancelled
-        } else {
-            TextStep::GoOn
-        }
+        Ok(match flow {
+            _ if step.stopped => Some(Finish::Stop),
+            ControlFlow::Break(()) => Some(Finish::Cancelled),
+            ControlFlow::Continue(()) => None,
+        })
     }
 
-    fn finish(&mut self, rest: &str) {
+    fn finish(&mut self) {
         if !self.matcher.stopped() {
+            let rest = self.detokenizer.as_mut().map_or("", |d| d.finish());
             let mut held = self.matcher.push(rest).emit;
             held.push_str(&self.matcher.finish());
             self.text.push_str(&held);

@@ -2,7 +2,7 @@
 //!
 //! [`sample`] takes logits, parameters, the tokens so far and one uniform number; the number comes from [`uniform`], a
 //! counter-based generator of (seed, sequence, position). So the same seed gives the same text, however tokens are
-//! batched and wherever they are computed.
+//! batched and wherever they are computed: executors that [choose themselves](crate::Executor::generate) do as these do.
 
 mod philox;
 
@@ -78,7 +78,8 @@ impl SamplingParams {
         check("logit bias", bias.unwrap_or(0.0), bias.is_none(), "a number")
     }
 
-    fn changes_logits(&self) -> bool {
+    /// Whether penalties or biases change the logits before a token is chosen; penalties look at the tokens so far.
+    pub fn changes_logits(&self) -> bool {
         self.repetition_penalty != 1.0
             || self.frequency_penalty != 0.0
             || self.presence_penalty != 0.0

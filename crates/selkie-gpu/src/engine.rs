@@ -1,0 +1,597 @@
+//! One model on one device: programs, tables and buffers, made at load and used for every pass.
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use selkie_formats::Tensor;
+use selkie_model::{
+    Batch, Error, LoadedWeights, ModelSpec, Output, Plan, Result, Snapshot, Want,
+    plan::{Rows, Slot, fuse, plan},
+};
+
+use crate::{
+    Buffer, Gpu,
+    compile::{Program, Regime, Target, View, compile},
+    gpu::Use,
+    state::{Inner, MARK_EVERY, Mark, PlaneShape, Planes, Slots},
+    table::{Bound, Ref, STEP_STRIDE, Sizes, Step, Table},
+    weights::{Needed, Resident},
+};
+
+pub(crate) const NAME: &str = "gpu";
+
+/// How a [`GpuExecutor`](crate::GpuExecutor) runs.
+#[derive(Clone, Copy, Debug)]
+pub struct RunOptions {
+    /// f32 throughout, where the default rounds activations to 8 bits for quantised weights, and caches to f16.
+    pub exact: bool,
+    /// Rows of a block at most.
+    pub block_rows: usize,
+    /// Positions of a sequence at most.
+    pub max_positions: usize,
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        Self { exact: false, block_rows: 512, max_positions: 131_072 }
+    }
+}
+
+/// Output rows of a block at most.
+const MAX_OUTPUTS: usize = 32;
+/// Sequences of a batch that go in one block at most.
+const MAX_SEQUENCES: usize = 64;
+/// How long a submit should take at most: watchdogs, and people who wait for a stop.
+const LONGEST: Duration = Duration::from_millis(100);
+
+/// One model on one device.
+pub struct Engine {
+    pub(crate) gpu: Gpu,
+    pub(crate) spec: ModelSpec,
+    pub(crate) plan: Plan,
+    weights: LoadedWeights,
+    exact: bool,
+    max_positions: usize,
+    token: Ready,
+    block: Ready,
+    /// Steps, ids, output rows and angles of a pass.
+    inputs: Inputs,
+    /// Group 1 of kernels without a state.
+    step_group: wgpu::BindGroup,
+    readback: Arc<Buffer>,
+    _resident: Resident,
+    _places: Vec<Arc<Buffer>>,
+    shapes: Vec<Vec<PlaneShape>>,
+    /// Rows of the next block, as the last ones' time suggests.
+    block_rows: Cell<usize>,
+    most_rows: usize,
+    words: RefCell<Vec<u32>>,
+}
+
+/// A program made ready.
+struct Ready {
+    table: Table,
+    until_hidden: usize,
+    hidden: (Arc<Buffer>, View),
+    logits: (Arc<Buffer>, View),
+}
+
+/// The layout of the buffer that each pass is told its news in.
+struct Inputs {
+    buffer: Arc<Buffer>,
+    ids: u64,
+    outputs: u64,
+    /// For each rope: where its angles start, and pairs in a row.
+    angles: Vec<(u64, usize)>,
+    bytes: u64,
+}
+
+impl Inputs {
+    async fn new(gpu: &Gpu, spec: &ModelSpec, rows: usize) -> crate::Result<Self> {
+        let mut end = MAX_SEQUENCES as u64 * STEP_STRIDE;
+        let mut take = |bytes: usize| {
+            let start = end;
+            end += (bytes as u64).max(16).next_multiple_of(STEP_STRIDE);
+            start
+        };
+        let ids = take(4 * rows);
+        let outputs = take(4 * MAX_OUTPUTS);
+        let angles = spec.ropes.iter().map(|rope| (take(8 * rows * (rope.n_dims / 2)), rope.n_dims / 2)).collect();
+        let buffer = gpu.buffer("inputs", end, Use::Inputs).await?;
+        Ok(Self { buffer, ids, outputs, angles, bytes: end })
+    }
+}
+
+impl Engine {
+    /// Compiles the model's plan, puts its weights on the device and makes every buffer that passes will need.
+    ///
+    /// # Errors
+    /// Where there is no room, or an op or block format has no kernel.
+    pub async fn new(gpu: Gpu, spec: &ModelSpec, weights: LoadedWeights, options: &RunOptions) -> crate::Result<Self> {
+        let plan = fuse(plan(spec));
+        let target = |regime| Target { regime, limits: gpu.limits(), flavours: gpu.flavours(), exact: options.exact };
+        let mut needed = Needed::new(spec, Some(&weights), gpu.limits());
+        let rows = options.block_rows.max(2);
+        let positions = options.max_positions;
+        let token = compile(spec, &plan, target(Regime::Token), 1, positions, &mut needed)?;
+        let block = compile(spec, &plan, target(Regime::Block), rows, positions, &mut needed)?;
+        let resident = needed.upload(&gpu, &weights).await?;
+
+        // Both programs use the same room: a pass is of one of them.
+        let place_bytes = |program: &Program, i: usize| {
+            program.places.get(i).map_or(0, |&(of, width)| {
+                let rows = if of == Rows::All { rows } else { MAX_OUTPUTS };
+                4 * (rows * width) as u64
+            })
+        };
+        let mut places = vec![];
+        for i in 0..token.places.len().max(block.places.len()) {
+            let bytes = place_bytes(&token, i).max(place_bytes(&block, i));
+            places.push(gpu.buffer("values", bytes, Use::Storage).await?);
+        }
+        let mut scratch = vec![];
+        for i in 0..token.scratch.len().max(block.scratch.len()) {
+            let bytes = [&token, &block].iter().filter_map(|p| p.scratch.get(i)).max().copied().unwrap_or(16);
+            scratch.push(gpu.buffer("scratch", bytes, Use::Storage).await?);
+        }
+        let inputs = Inputs::new(&gpu, spec, rows).await?;
+        let resolve = |of: Ref| -> Bound {
+            let part = |offset: u64, bytes: usize| Bound {
+                buffer: inputs.buffer.clone(),
+                range: offset..offset + (bytes as u64).max(16),
+            };
+            match of {
+                Ref::Place(i) => Bound::all(&places[i]),
+                Ref::Scratch(i) => Bound::all(&scratch[i]),
+                Ref::Matrix(id, chunk) => resident.matrices[id.0][chunk].clone(),
+                Ref::Vector(id) => resident.vectors[id.0].clone(),
+                Ref::Grids => resident.grids.clone().unwrap_or_else(|| Bound::all(&inputs.buffer)),
+                Ref::Ids => part(inputs.ids, 4 * rows),
+                Ref::Outputs => part(inputs.outputs, 4 * MAX_OUTPUTS),
+                Ref::Angles(rope) => part(inputs.angles[rope].0, 8 * rows * inputs.angles[rope].1),
+            }
+        };
+        let planes = |slot: selkie_model::plan::SlotId| plan.slots[slot.0 as usize].planes(1).len();
+        let mut ready = vec![];
+        for program in [token, block] {
+            let (until_hidden, hidden, logits) = (program.until_hidden, program.hidden, program.logits);
+            let table = Table::new(&gpu, program.rows, &planes, &resolve).await?;
+            let view = |view: View| (places[view.place].clone(), view);
+            ready.push(Ready { table, until_hidden, hidden: view(hidden), logits: view(logits) });
+        }
+        let layout = gpu.step_layout(0);
+        let step_group = gpu.device().create_bind_group(&wgpu::BindGroupDescriptor {
+            label: Some("step"),
+            layout: &layout,
+            entries: &[step_entry(&inputs.buffer)],
+        });
+        let widest = spec.vocab_size.max(spec.d_model).next_multiple_of(4);
+        let readback = gpu.buffer("readback", 4 * (MAX_OUTPUTS * widest) as u64, Use::Readback).await?;
+        let shapes = plan.slots.iter().map(|slot| PlaneShape::of(slot, options.exact)).collect();
+        places.extend(scratch);
+        let mut ready = ready.into_iter();
+        let (Some(token), Some(block)) = (ready.next(), ready.next()) else {
+            return Err(crate::Error::Op { op: "plan".into(), what: "was not compiled".into() });
+        };
+        Ok(Self {
+            spec: spec.clone(),
+            plan,
+            weights,
+            exact: options.exact,
+            max_positions: options.max_positions,
+            token,
+            block,
+            inputs,
+            step_group,
+            readback,
+            _resident: resident,
+            _places: places,
+            shapes,
+            block_rows: Cell::new(rows),
+            most_rows: rows,
+            words: RefCell::default(),
+            gpu,
+        })
+    }
+
+    /// The table of a regime.
+    pub fn table(&self, regime: Regime) -> &Table {
+        match regime {
+            Regime::Token => &self.token.table,
+            Regime::Block => &self.block.table,
+        }
+    }
+
+    pub(crate) async fn new_state(self: &Rc<Self>, capacity: usize) -> Result<Slots> {
+        if capacity > self.max_positions {
+            return Err(Error::Context { wanted: capacity, capacity: self.max_positions });
+        }
+        let planes = Rc::new(self.new_planes(capacity).await?);
+        let recurrent = self.plan.slots.iter().any(|slot| !matches!(slot, Slot::KvCache { .. }));
+        let marks = if recurrent { vec![Rc::new(Mark { positions: 0, buffers: None })] } else { vec![] };
+        let inner = RefCell::new(Inner { planes, marks, ids: vec![], replay: None, positions: 0 });
+        Ok(Slots { engine: self.clone(), capacity, inner })
+    }
+
+    pub(crate) async fn restore(self: &Rc<Self>, snapshot: &Snapshot, capacity: usize) -> Result<Slots> {
+        snapshot.check(&self.plan.slots)?;
+        let state = self.new_state(capacity).await?;
+        state.check_room(snapshot.positions)?;
+        let planes = state.inner.borrow().planes.clone();
+        let mut saved = snapshot.planes.iter();
+        for (buffers, shapes) in planes.buffers.iter().zip(&self.shapes) {
+            for ((buffer, shape), plane) in buffers.iter().zip(shapes).zip(&mut saved) {
+                let bytes = shape.device(plane)?;
+                if !bytes.is_empty() {
+                    self.gpu.queue().write_buffer(buffer.raw(), 0, &bytes);
+                }
+            }
+        }
+        self.gpu.queue().submit([]);
+        {
+            let mut inner = state.inner.borrow_mut();
+            inner.positions = snapshot.positions;
+            inner.marks.clear();
+        }
+        if self.has_recurrent() {
+            let mark = self.mark(&planes, snapshot.positions, None).await?;
+            state.inner.borrow_mut().marks = vec![Rc::new(mark)];
+        }
+        Ok(state)
+    }
+
+    fn has_recurrent(&self) -> bool {
+        self.plan.slots.iter().any(|slot| !matches!(slot, Slot::KvCache { .. }))
+    }
+
+    async fn new_planes(&self, capacity: usize) -> crate::Result<Planes> {
+        let mut buffers = vec![];
+        for (slot, shapes) in self.shapes.iter().enumerate() {
+            let mut own = vec![];
+            for shape in shapes {
+                let bytes = shape.bytes(capacity.max(1));
+                let limit = self.gpu.limits().binding;
+                if bytes > limit {
+                    return Err(crate::Error::Limit {
+                        what: format!("the state of slot {slot}"),
+                        wanted: bytes,
+                        limit,
+                        device: self.gpu.name().into(),
+                        hint: "a shorter context needs less".into(),
+                    });
+                }
+                own.push(self.gpu.buffer("state", bytes, Use::Storage).await?);
+            }
+            buffers.push(own);
+        }
+        let mut groups = vec![];
+        for own in &buffers {
+            let mut entries = vec![step_entry(&self.inputs.buffer)];
+            entries.extend(own.iter().enumerate().map(|(i, buffer)| wgpu::BindGroupEntry {
+                binding: 1 + i as u32,
+                resource: buffer.raw().as_entire_binding(),
+            }));
+            let layout = self.gpu.step_layout(own.len());
+            let descriptor = wgpu::BindGroupDescriptor { label: Some("state"), layout: &layout, entries: &entries };
+            groups.push(self.gpu.scoped("state", || self.gpu.device().create_bind_group(&descriptor)).await?);
+        }
+        Ok(Planes { buffers, groups })
+    }
+
+    /// The recurrent slots' arrays, in order.
+    fn recurrent<'a>(&'a self, planes: &'a Planes) -> impl Iterator<Item = &'a Arc<Buffer>> {
+        let slots = self.plan.slots.iter().zip(&planes.buffers);
+        slots.filter(|(slot, _)| !matches!(slot, Slot::KvCache { .. })).flat_map(|(_, buffers)| buffers)
+    }
+
+    /// A copy of the recurrent slots, into the buffers of a copy that nobody needs any more where there is one.
+    async fn mark(&self, planes: &Planes, positions: usize, old: Option<Rc<Mark>>) -> crate::Result<Mark> {
+        let old = old.and_then(|old| Rc::try_unwrap(old).ok()).and_then(|old| old.buffers);
+        let buffers = match old {
+            Some(buffers) => buffers,
+            None => {
+                let mut made = vec![];
+                for buffer in self.recurrent(planes) {
+                    made.push(self.gpu.buffer("older state", buffer.bytes(), Use::Storage).await?);
+                }
+                made
+            }
+        };
+        let mut encoder = self.gpu.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        for (from, to) in self.recurrent(planes).zip(&buffers) {
+            encoder.copy_buffer_to_buffer(from.raw(), 0, to.raw(), 0, from.bytes());
+        }
+        self.gpu.queue().submit([encoder.finish()]);
+        Ok(Mark { positions, buffers: Some(buffers) })
+    }
+
+    /// Arrays that no fork shares.
+    async fn own_planes(&self, state: &Slots) -> crate::Result<Rc<Planes>> {
+        let shared = state.inner.borrow().planes.clone();
+        // One owner is the state, one is `shared`.
+        if Rc::strong_count(&shared) <= 2 {
+            return Ok(shared);
+        }
+        let own = Rc::new(self.new_planes(state.capacity).await?);
+        let mut encoder = self.gpu.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        for (from, to) in shared.buffers.iter().flatten().zip(own.buffers.iter().flatten()) {
+            encoder.copy_buffer_to_buffer(from.raw(), 0, to.raw(), 0, from.bytes());
+        }
+        self.gpu.queue().submit([encoder.finish()]);
+        state.inner.borrow_mut().planes = own.clone();
+        Ok(own)
+    }
+
+    /// Does what a rewind put off.
+    pub(crate) async fn settle(&self, state: &Slots) -> Result<()> {
+        let Some(replay) = state.inner.borrow_mut().replay.take() else { return Ok(()) };
+        let planes = self.own_planes(state).await?;
+        let mut encoder = self.gpu.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        match &replay.mark.buffers {
+            Some(buffers) => {
+                for (from, to) in buffers.iter().zip(self.recurrent(&planes)) {
+                    encoder.copy_buffer_to_buffer(from.raw(), 0, to.raw(), 0, from.bytes());
+                }
+            }
+            None => self.recurrent(&planes).for_each(|buffer| encoder.clear_buffer(buffer.raw(), 0, None)),
+        }
+        self.gpu.queue().submit([encoder.finish()]);
+        let mut past = replay.mark.positions;
+        for ids in replay.ids.chunks(self.most_rows) {
+            let piece = Piece { first: 0, own: ids.len(), past };
+            let ran = self.pass(ids, &[piece], &[planes.clone()], &[], Want::Hidden).await;
+            if let Err(error) = ran {
+                state.inner.borrow_mut().replay = Some(replay);
+                return Err(error);
+            }
+            past += ids.len();
+        }
+        Ok(())
+    }
+
+    /// Runs a batch in blocks.
+    pub(crate) async fn run(&self, batch: &Batch<'_>, states: &[&Slots]) -> Result<Output> {
+        let before: Vec<usize> = states.iter().map(|state| state.inner.borrow().positions).collect();
+        let ran = self.blocks(batch, states).await;
+        if ran.is_err() {
+            // Whatever it did to recurrent states is undone with the next pass.
+            for (state, &positions) in states.iter().zip(&before) {
+                let mut inner = state.inner.borrow_mut();
+                if inner.replay.is_none() {
+                    inner.positions = usize::MAX;
+                    inner.go_back(positions);
+                }
+            }
+        }
+        ran
+    }
+
+    async fn blocks(&self, batch: &Batch<'_>, states: &[&Slots]) -> Result<Output> {
+        let mut planes = Vec::with_capacity(states.len());
+        for state in states {
+            self.settle(state).await?;
+            planes.push(self.own_planes(state).await?);
+        }
+        let width = match batch.want {
+            Want::Logits => self.spec.vocab_size,
+            Want::Hidden => self.spec.d_model,
+        };
+        let mut values = Vec::with_capacity(batch.outputs.len() * width);
+        let mut row = 0;
+        let mut fed = vec![0; states.len()];
+        while row < batch.ids.len() {
+            let mut end = (row + self.block_rows.get()).min(batch.ids.len());
+            // No more outputs and sequences than there is room for.
+            let outputs = batch.outputs.partition_point(|&o| o < row);
+            if let Some(&over) = batch.outputs.get(outputs + MAX_OUTPUTS) {
+                end = end.min(over);
+            }
+            let mut pieces = vec![];
+            let mut own = vec![];
+            for (s, sequence) in batch.sequences.iter().enumerate() {
+                let rows = sequence.rows.start.max(row)..sequence.rows.end.min(end);
+                if rows.is_empty() {
+                    continue;
+                }
+                if pieces.len() == MAX_SEQUENCES {
+                    end = rows.start;
+                    break;
+                }
+                let past = states[s].inner.borrow().positions + fed[s];
+                pieces.push(Piece { first: rows.start - row, own: rows.len(), past });
+                own.push(planes[s].clone());
+                fed[s] += rows.len();
+            }
+            let outputs: Vec<u32> =
+                batch.outputs[outputs..].iter().take_while(|&&o| o < end).map(|&o| (o - row) as u32).collect();
+            let started = Instant::now();
+            values.extend(self.pass(&batch.ids[row..end], &pieces, &own, &outputs, batch.want).await?);
+            if end < batch.ids.len() {
+                self.gpu.wait()?;
+                self.follow(started.elapsed(), end - row);
+            }
+            row = end;
+        }
+        for ((state, sequence), planes) in states.iter().zip(batch.sequences).zip(&planes) {
+            self.advance(state, &batch.ids[sequence.rows.clone()], planes).await?;
+        }
+        Ok(Output { width, values })
+    }
+
+    /// Takes note of rows that went into a state, and a copy of it where it is time.
+    pub(crate) async fn advance(&self, state: &Slots, ids: &[u32], planes: &Planes) -> Result<()> {
+        let old = {
+            let mut inner = state.inner.borrow_mut();
+            inner.positions += ids.len();
+            if inner.marks.is_empty() {
+                return Ok(());
+            }
+            inner.ids.extend_from_slice(ids);
+            let due = inner.marks.last().is_some_and(|mark| inner.positions >= mark.positions + MARK_EVERY);
+            if !due {
+                return Ok(());
+            }
+            if inner.marks.len() > 1 {
+                let old = inner.marks.remove(0);
+                let forget = inner.marks[0].positions - old.positions;
+                inner.ids.drain(..forget);
+                Some(old)
+            } else {
+                None
+            }
+        };
+        let positions = state.inner.borrow().positions;
+        let mark = self.mark(planes, positions, old).await?;
+        state.inner.borrow_mut().marks.push(Rc::new(mark));
+        Ok(())
+    }
+
+    /// Sizes the next block so that it takes no longer than a submit should.
+    fn follow(&self, took: Duration, rows: usize) {
+        let fits = rows as f64 * LONGEST.as_secs_f64() / took.as_secs_f64().max(1e-6);
+        let next = (fits as usize).clamp(16, self.most_rows);
+        // Growing is careful: a small block says little of a large one.
+        self.block_rows.set(next.min(2 * self.block_rows.get()).max(16).min(self.most_rows));
+    }
+
+    /// One submit.
+    async fn pass(
+        &self,
+        ids: &[u32],
+        pieces: &[Piece],
+        planes: &[Rc<Planes>],
+        outputs: &[u32],
+        want: Want,
+    ) -> Result<Vec<f32>> {
+        let ready = if ids.len() == 1 { &self.token } else { &self.block };
+        self.write_inputs(ids, pieces, outputs)?;
+        let sizes: Vec<Sizes> = pieces
+            .iter()
+            .map(|piece| Sizes {
+                rows: ids.len() as u32,
+                outputs: outputs.len() as u32,
+                own: piece.own as u32,
+                past: piece.past as u32,
+            })
+            .collect();
+        let end = if want == Want::Hidden { ready.until_hidden } else { ready.table.rows().len() };
+        let states: Vec<&[wgpu::BindGroup]> = planes.iter().map(|planes| planes.groups.as_slice()).collect();
+        let gpu = &self.gpu;
+        let mut encoder = gpu.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        {
+            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+            ready.table.encode(&mut pass, 0..end, gpu.limits().workgroups, &sizes, &self.step_group, &states);
+        }
+        let (buffer, view) = if want == Want::Hidden { &ready.hidden } else { &ready.logits };
+        let bytes = 4 * (outputs.len() * view.stride) as u64;
+        if bytes > 0 {
+            encoder.copy_buffer_to_buffer(buffer.raw(), 0, self.readback.raw(), 0, bytes);
+        }
+        gpu.queue().submit([encoder.finish()]);
+        gpu.check()?;
+        if bytes == 0 {
+            return Ok(vec![]);
+        }
+        let (stride, offset, width) = (view.stride, view.offset, view.width);
+        let rows = gpu
+            .read(&self.readback, 0..bytes, |bytes| {
+                let values: &[f32] = bytemuck::cast_slice(bytes);
+                values.chunks_exact(stride).flat_map(|row| row[offset..offset + width].iter().copied()).collect()
+            })
+            .await?;
+        Ok(rows)
+    }
+
+    /// What the pass is told: one write.
+    fn write_inputs(&self, ids: &[u32], pieces: &[Piece], outputs: &[u32]) -> Result<()> {
+        let mut words = self.words.borrow_mut();
+        words.clear();
+        words.resize(self.inputs.bytes as usize / 4, 0);
+        for (s, piece) in pieces.iter().enumerate() {
+            let step = Step {
+                rows: ids.len() as u32,
+                outputs: outputs.len() as u32,
+                first: piece.first as u32,
+                own: piece.own as u32,
+                past: piece.past as u32,
+                ..Step::default()
+            };
+            let at = s * STEP_STRIDE as usize / 4;
+            words[at..at + size_of::<Step>() / 4].copy_from_slice(bytemuck::cast_slice(bytemuck::bytes_of(&step)));
+        }
+        words[self.inputs.ids as usize / 4..][..ids.len()].copy_from_slice(ids);
+        words[self.inputs.outputs as usize / 4..][..outputs.len()].copy_from_slice(outputs);
+        let mut end = self.inputs.outputs as usize / 4 + MAX_OUTPUTS;
+        for (rope, &(start, pairs)) in self.spec.ropes.iter().zip(&self.inputs.angles) {
+            let mut at = start as usize / 4;
+            for piece in pieces {
+                let frequencies = rope.frequencies(piece.past + piece.own, &self.weights)?;
+                for i in 0..piece.own {
+                    for (cos, sin) in frequencies.cos_sin(piece.past + i) {
+                        words[at] = cos.to_bits();
+                        words[at + 1] = sin.to_bits();
+                        at += 2;
+                    }
+                }
+            }
+            debug_assert_eq!(at, start as usize / 4 + 2 * pairs * ids.len());
+            end = at;
+        }
+        self.gpu.queue().write_buffer(self.inputs.buffer.raw(), 0, bytemuck::cast_slice(&words[..end]));
+        Ok(())
+    }
+
+    /// The arrays of a state.
+    pub(crate) async fn download(&self, planes: &Planes, positions: usize) -> Result<Vec<Tensor>> {
+        let mut tensors = vec![];
+        for ((buffers, shapes), slot) in planes.buffers.iter().zip(&self.shapes).zip(&self.plan.slots) {
+            for ((buffer, shape), (_, dims)) in buffers.iter().zip(shapes).zip(slot.planes(positions)) {
+                let bytes = shape.bytes(positions);
+                let mut host = Vec::with_capacity(bytes as usize);
+                let mut at = 0;
+                while at < bytes {
+                    let n = (bytes - at).min(self.readback.bytes());
+                    let mut encoder =
+                        self.gpu.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+                    encoder.copy_buffer_to_buffer(buffer.raw(), at, self.readback.raw(), 0, n);
+                    self.gpu.queue().submit([encoder.finish()]);
+                    self.gpu.read(&self.readback, 0..n, |bytes| host.extend_from_slice(bytes)).await?;
+                    at += n;
+                }
+                tensors.push(shape.tensor(&host, dims));
+            }
+        }
+        Ok(tensors)
+    }
+
+    /// Whether it is exact.
+    pub fn is_exact(&self) -> bool {
+        self.exact
+    }
+}
+
+/// The rows of a block that belong to one sequence.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    /// Its first row.
+    pub first: usize,
+    /// Its rows.
+    pub own: usize,
+    /// Positions that it held before.
+    pub past: usize,
+}
+
+fn step_entry(inputs: &Buffer) -> wgpu::BindGroupEntry<'_> {
+    wgpu::BindGroupEntry {
+        binding: 0,
+        resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+            buffer: inputs.raw(),
+            offset: 0,
+            size: wgpu::BufferSize::new(size_of::<Step>() as u64),
+        }),
+    }
+}

@@ -1,0 +1,95 @@
+//! What can go wrong on a GPU.
+
+use crate::preprocess::PreprocessError;
+
+/// What went wrong, with the kernel, buffer or device that it happened to.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is nothing to run on.
+    #[error("no GPU was found{}", advice(.0))]
+    NoAdapter(String),
+    /// The device that was asked for is not there.
+    #[error("no GPU is called {wanted:?}; there are: {}", .found.join(", "))]
+    NoSuchDevice {
+        /// What was asked for.
+        wanted: String,
+        /// What is there.
+        found: Vec<String>,
+    },
+    /// The device cannot be opened.
+    #[error("{device} cannot be opened: {what}")]
+    Open {
+        /// Its name.
+        device: String,
+        /// Why.
+        what: String,
+    },
+    /// A kernel cannot be made, or failed.
+    #[error("kernel {kernel}: {what}")]
+    Kernel {
+        /// Its name, with its defines.
+        kernel: String,
+        /// Why.
+        what: String,
+    },
+    /// A shader's text is wrong.
+    #[error("shader {0}")]
+    Shader(#[from] PreprocessError),
+    /// More memory is needed than there is.
+    #[error("{what} of {} MB does not fit on {device}{}", mega(*bytes), advice(.hint))]
+    OutOfMemory {
+        /// What it was for.
+        what: String,
+        /// How much.
+        bytes: u64,
+        /// The device.
+        device: String,
+        /// What would help.
+        hint: String,
+    },
+    /// Something is larger than the device allows.
+    #[error("{what} needs {wanted} bytes, and {device} allows {limit}{}", advice(.hint))]
+    Limit {
+        /// What.
+        what: String,
+        /// How much it needs.
+        wanted: u64,
+        /// How much there may be.
+        limit: u64,
+        /// The device.
+        device: String,
+        /// What would help.
+        hint: String,
+    },
+    /// The device is gone; whoever opens the model anew gets it back, or another.
+    #[error("the GPU was lost: {0}")]
+    Lost(String),
+    /// An error that came while commands ran.
+    #[error("the GPU reported: {0}")]
+    Reported(String),
+    /// A plan that this executor cannot run.
+    #[error("op {op}: {what}")]
+    Op {
+        /// Its name.
+        op: String,
+        /// Why.
+        what: String,
+    },
+}
+
+fn advice(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!("; {text}") }
+}
+
+fn mega(bytes: u64) -> u64 {
+    bytes.div_ceil(1_000_000)
+}
+
+/// This crate's results.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl From<Error> for selkie_model::Error {
+    fn from(error: Error) -> Self {
+        selkie_model::Error::Device(error.to_string())
+    }
+}

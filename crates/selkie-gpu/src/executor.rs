@@ -1,0 +1,83 @@
+//! The executor: a model on a GPU.
+
+use std::rc::Rc;
+
+use selkie_formats::LocalFuture;
+use selkie_model::{Batch, Executor, LoadedWeights, ModelSpec, Output, Result, Snapshot, State};
+
+use crate::{
+    Gpu,
+    engine::{Engine, NAME, RunOptions},
+    state::Slots,
+};
+
+/// Runs a model on a GPU.
+pub struct GpuExecutor {
+    engine: Rc<Engine>,
+}
+
+impl GpuExecutor {
+    /// An executor for `spec` over its loaded weights.
+    ///
+    /// # Errors
+    /// Where there is no room, or an op or block format has no kernel.
+    pub async fn new(gpu: Gpu, spec: &ModelSpec, weights: LoadedWeights, options: &RunOptions) -> Result<Self> {
+        Ok(Self { engine: Rc::new(Engine::new(gpu, spec, weights, options).await?) })
+    }
+
+    /// The model on the device.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    async fn run(&self, batch: &Batch<'_>, states: &mut [&mut State]) -> Result<Output> {
+        batch.check(self.engine.spec.vocab_size, states.len())?;
+        let mut own = Vec::with_capacity(states.len());
+        for (state, sequence) in states.iter().zip(batch.sequences) {
+            let slots: &Slots = state.data(NAME)?;
+            slots.check_room(state.positions() + sequence.rows.len())?;
+            own.push(slots);
+        }
+        let output = self.engine.run(batch, &own).await?;
+        for (state, sequence) in states.iter_mut().zip(batch.sequences) {
+            state.advance(sequence.rows.len());
+        }
+        Ok(output)
+    }
+}
+
+impl Executor for GpuExecutor {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn device(&self) -> String {
+        self.engine.gpu.describe()
+    }
+
+    fn new_state(&self, capacity: usize) -> Result<State> {
+        now(self.engine.new_state(capacity)).map(|slots| State::new(Box::new(slots)))
+    }
+
+    fn restore(&self, snapshot: &Snapshot, capacity: usize) -> Result<State> {
+        let restored = now(self.engine.restore(snapshot, capacity))?;
+        Ok(State::restored(Box::new(restored), snapshot.positions))
+    }
+
+    fn forward<'a>(
+        &'a mut self,
+        batch: &'a Batch<'a>,
+        states: &'a mut [&'a mut State],
+    ) -> LocalFuture<'a, Result<Output>> {
+        Box::pin(self.run(batch, states))
+    }
+}
+
+/// The result of a future that never waits, as none here does outside a browser.
+fn now<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
+    let mut future = std::pin::pin!(future);
+    match future.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
+        std::task::Poll::Ready(result) => result,
+        std::task::Poll::Pending => Err(selkie_model::Error::Device("this device makes its caller wait".into())),
+    }
+}

@@ -1,0 +1,183 @@
+//! A device: what it can do, what was made on it, and what went wrong on it.
+
+mod buffer;
+mod open;
+mod pipeline;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+pub use buffer::{Buffer, Counts, Use};
+pub use open::{GpuOptions, devices};
+pub use pipeline::{Access, Pipeline, Shader};
+
+use crate::{Error, Result};
+
+/// The limits of WebGPU that matter here, as the device has them or as they were lowered on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest range of a buffer that a kernel can see, in bytes.
+    pub binding: u64,
+    /// Largest buffer, in bytes.
+    pub buffer: u64,
+    /// Workgroup memory, in bytes.
+    pub workgroup_memory: u32,
+    /// Invocations of a workgroup.
+    pub invocations: u32,
+    /// Workgroups in one dimension.
+    pub workgroups: u32,
+    /// Storage buffers of a kernel.
+    pub storage_buffers: u32,
+}
+
+impl Limits {
+    /// What every WebGPU device has.
+    pub const FLOOR: Limits = Limits {
+        binding: 128 << 20,
+        buffer: 256 << 20,
+        workgroup_memory: 16 << 10,
+        invocations: 256,
+        workgroups: 65_535,
+        storage_buffers: 8,
+    };
+}
+
+/// What goes beyond the portable floor: kernels have a flavour with each, chosen by what the adapter says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Flavours {
+    /// Invocations of a subgroup, where all subgroups have that many and may be used.
+    pub subgroup: Option<u32>,
+    /// Half floats in shaders.
+    pub f16: bool,
+    /// 16 x 16 x 16 products of half floats, summed in f32, by a subgroup together.
+    pub cooperative: bool,
+    /// Products of packed signed bytes that the device has an instruction for.
+    pub packed_dot: bool,
+    /// Shaders without bounds checks: they were validated, and their indices are the table's.
+    pub unchecked: bool,
+}
+
+/// A device with its queue. Clones are the same device.
+#[derive(Clone)]
+pub struct Gpu {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+    info: wgpu::AdapterInfo,
+    limits: Limits,
+    flavours: Flavours,
+    timestamps: bool,
+    counts: Arc<Counts>,
+    /// The first error that no scope caught, or why the device is gone.
+    failure: Arc<Mutex<Option<Failure>>>,
+    pipelines: Mutex<HashMap<pipeline::Key, Arc<Pipeline>>>,
+    layouts: Mutex<HashMap<Vec<Access>, wgpu::BindGroupLayout>>,
+}
+
+#[derive(Clone, Debug)]
+enum Failure {
+    Lost(String),
+    Reported(String),
+}
+
+impl Gpu {
+    /// The device as wgpu has it.
+    pub fn device(&self) -> &wgpu::Device {
+        &self.inner.device
+    }
+
+    /// Where commands go.
+    pub fn queue(&self) -> &wgpu::Queue {
+        &self.inner.queue
+    }
+
+    /// Its name, driver and interface, for people.
+    pub fn describe(&self) -> String {
+        let info = &self.inner.info;
+        let driver = [info.driver.as_str(), info.driver_info.as_str()].join(" ");
+        format!("{} ({}, {})", info.name, info.backend, driver.trim())
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.inner.info.name
+    }
+
+    /// Whether it is software that plays a GPU.
+    pub fn is_software(&self) -> bool {
+        self.inner.info.device_type == wgpu::DeviceType::Cpu
+    }
+
+    /// What it allows.
+    pub fn limits(&self) -> Limits {
+        self.inner.limits
+    }
+
+    /// What it can do beyond the floor.
+    pub fn flavours(&self) -> Flavours {
+        self.inner.flavours
+    }
+
+    /// Whether the time of a dispatch can be measured on the device.
+    pub fn has_timestamps(&self) -> bool {
+        self.inner.timestamps
+    }
+
+    /// What was made on it and is still there.
+    pub fn counts(&self) -> &Counts {
+        &self.inner.counts
+    }
+
+    /// The error that came since the last call outside every scope, if any. A lost device stays lost.
+    ///
+    /// # Errors
+    /// That error.
+    pub fn check(&self) -> Result<()> {
+        let mut failure = self.inner.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        match failure.clone() {
+            None => Ok(()),
+            Some(Failure::Lost(why)) => Err(Error::Lost(why)),
+            Some(Failure::Reported(what)) => {
+                *failure = None;
+                Err(Error::Reported(what))
+            }
+        }
+    }
+
+    /// Runs `make` so that whatever it does wrong comes back as an error of the kernel or thing called `name`.
+    ///
+    /// # Errors
+    /// The first error inside.
+    pub(crate) async fn scoped<T>(&self, name: &str, make: impl FnOnce() -> T) -> Result<T> {
+        let memory = self.device().push_error_scope(wgpu::ErrorFilter::OutOfMemory);
+        let internal = self.device().push_error_scope(wgpu::ErrorFilter::Internal);
+        let validation = self.device().push_error_scope(wgpu::ErrorFilter::Validation);
+        let made = make();
+        for scope in [validation, internal, memory] {
+            if let Some(error) = scope.pop().await {
+                return Err(Error::Kernel { kernel: name.into(), what: error.to_string() });
+            }
+        }
+        Ok(made)
+    }
+
+    /// Waits until everything submitted is done.
+    ///
+    /// # Errors
+    /// An error that came meanwhile.
+    pub fn wait(&self) -> Result<()> {
+        let polled = self.device().poll(wgpu::PollType::wait_indefinitely());
+        self.check()?;
+        polled.map(drop).map_err(|e| Error::Lost(e.to_string()))
+    }
+
+    /// Ends the device, as a driver or a browser may at any time. For tests of what happens then.
+    pub fn destroy(&self) {
+        self.device().destroy();
+    }
+}

@@ -1,0 +1,211 @@
+//! Finding devices and opening one.
+#![allow(unsafe_code)]
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{Counts, Failure, Flavours, Gpu, Inner, Limits};
+use crate::{Error, Result};
+
+/// How a device is chosen and used.
+#[derive(Clone, Debug, Default)]
+pub struct GpuOptions {
+    /// Part of the name of the device that is wanted, or its number in [`devices`].
+    pub device: Option<String>,
+    /// Whether software that plays a GPU will do.
+    pub software: bool,
+    /// Only the portable floor: no extras, and limits as small as WebGPU promises.
+    pub floor: bool,
+    /// Limits lowered further, for tests.
+    pub limits: Option<Limits>,
+}
+
+/// A device that is there.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// What it is.
+    pub info: wgpu::AdapterInfo,
+    /// What it allows.
+    pub limits: Limits,
+    /// What it can do beyond the floor.
+    pub flavours: Flavours,
+}
+
+fn instance() -> wgpu::Instance {
+    wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle_from_env())
+}
+
+async fn adapters() -> Vec<wgpu::Adapter> {
+    let mut found = instance().enumerate_adapters(wgpu::Backends::PRIMARY).await;
+    // The fastest kind first; software last.
+    found.sort_by_key(|adapter| match adapter.get_info().device_type {
+        wgpu::DeviceType::DiscreteGpu => 0,
+        wgpu::DeviceType::IntegratedGpu => 1,
+        wgpu::DeviceType::VirtualGpu => 2,
+        wgpu::DeviceType::Other => 3,
+        wgpu::DeviceType::Cpu => 4,
+    });
+    found
+}
+
+/// Every device that is there, the one that would be taken first.
+pub async fn devices() -> Vec<Found> {
+    let describe = |adapter: wgpu::Adapter| Found {
+        info: adapter.get_info(),
+        limits: limits(&adapter.limits()),
+        flavours: flavours(&adapter, adapter.features()),
+    };
+    adapters().await.into_iter().map(describe).collect()
+}
+
+fn limits(limits: &wgpu::Limits) -> Limits {
+    Limits {
+        binding: limits.max_storage_buffer_binding_size,
+        buffer: limits.max_buffer_size,
+        workgroup_memory: limits.max_compute_workgroup_storage_size,
+        invocations: limits.max_compute_invocations_per_workgroup,
+        workgroups: limits.max_compute_workgroups_per_dimension,
+        storage_buffers: limits.max_storage_buffers_per_shader_stage,
+    }
+}
+
+/// The features that flavours are made of, where the adapter has them.
+fn wanted_features() -> wgpu::Features {
+    wgpu::Features::SUBGROUP
+        | wgpu::Features::SHADER_F16
+        | wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX
+        | wgpu::Features::TIMESTAMP_QUERY
+        | wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS
+        | wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES
+}
+
+fn flavours(adapter: &wgpu::Adapter, features: wgpu::Features) -> Flavours {
+    let info = adapter.get_info();
+    let one_size = info.subgroup_min_size == info.subgroup_max_size;
+    let f16 = features.contains(wgpu::Features::SHADER_F16);
+    let tiles = adapter.cooperative_matrix_properties();
+    let halves = |p: &wgpu::CooperativeMatrixProperties| {
+        (p.m_size, p.n_size, p.k_size) == (16, 16, 16)
+            && p.ab_type == wgpu::CooperativeScalarType::F16
+            && p.cr_type == wgpu::CooperativeScalarType::F32
+    };
+    let cooperative = features.contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX);
+    let subgroups = features.contains(wgpu::Features::SUBGROUP) && one_size;
+    Flavours {
+        subgroup: subgroups.then_some(info.subgroup_max_size),
+        f16,
+        cooperative: cooperative && f16 && tiles.iter().any(halves),
+        packed_dot: true,
+        unchecked: info.backend != wgpu::Backend::BrowserWebGpu,
+    }
+}
+
+impl Gpu {
+    /// Opens a device.
+    ///
+    /// # Errors
+    /// Where there is none, none of that name, or it cannot be opened.
+    pub async fn open(options: &GpuOptions) -> Result<Gpu> {
+        let adapter = choose(adapters().await, options)?;
+        let info = adapter.get_info();
+        let fail = |what: String| Error::Open { device: info.name.clone(), what };
+        let (features, required) = if options.floor {
+            (wgpu::Features::empty(), wgpu::Limits::default())
+        } else {
+            (adapter.features() & wanted_features(), adapter.limits())
+        };
+        let experimental = if features.contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX) {
+            // SAFETY: cooperative matrices are used by one kernel, which the self-test holds to the plain one at load.
+            unsafe { wgpu::ExperimentalFeatures::enabled() }
+        } else {
+            wgpu::ExperimentalFeatures::disabled()
+        };
+        let descriptor = wgpu::DeviceDescriptor {
+            label: Some("selkie"),
+            required_features: features,
+            required_limits: required.clone(),
+            experimental_features: experimental,
+            memory_hints: wgpu::MemoryHints::MemoryUsage,
+            trace: wgpu::Trace::Off,
+        };
+        let (device, queue) = adapter.request_device(&descriptor).await.map_err(|e| fail(e.to_string()))?;
+        let failure: Arc<Mutex<Option<Failure>>> = Arc::default();
+        let report = |failure: &Arc<Mutex<Option<Failure>>>| {
+            let failure = failure.clone();
+            move |new: Failure| {
+                let mut failure = failure.lock().unwrap_or_else(PoisonError::into_inner);
+                // The first error is the cause; only a loss weighs more.
+                if failure.is_none() || matches!(new, Failure::Lost(_)) {
+                    *failure = Some(new);
+                }
+            }
+        };
+        let uncaptured = report(&failure);
+        device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| uncaptured(Failure::Reported(error.to_string()))));
+        let lost = report(&failure);
+        device.set_device_lost_callback(move |reason, message| {
+            let message = message.trim();
+            lost(Failure::Lost(if message.is_empty() { format!("{reason:?}") } else { message.into() }));
+        });
+        let mut found = limits(&required);
+        if let Some(lowered) = options.limits {
+            found = Limits {
+                binding: found.binding.min(lowered.binding),
+                buffer: found.buffer.min(lowered.buffer),
+                workgroup_memory: found.workgroup_memory.min(lowered.workgroup_memory),
+                invocations: found.invocations.min(lowered.invocations),
+                workgroups: found.workgroups.min(lowered.workgroups),
+                storage_buffers: found.storage_buffers.min(lowered.storage_buffers),
+            };
+        }
+        let flavours = if options.floor { Flavours::default() } else { flavours(&adapter, features) };
+        let inner = Inner {
+            timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES),
+            device,
+            queue,
+            info,
+            limits: found,
+            flavours,
+            counts: Arc::new(Counts::default()),
+            failure,
+            pipelines: Mutex::default(),
+            layouts: Mutex::default(),
+        };
+        Ok(Gpu { inner: Arc::new(inner) })
+    }
+}
+
+fn choose(found: Vec<wgpu::Adapter>, options: &GpuOptions) -> Result<wgpu::Adapter> {
+    let infos: Vec<wgpu::AdapterInfo> = found.iter().map(wgpu::Adapter::get_info).collect();
+    let names = || infos.iter().map(|info| info.name.clone()).collect();
+    let software = |info: &wgpu::AdapterInfo| info.device_type == wgpu::DeviceType::Cpu;
+    let at = match &options.device {
+        Some(wanted) => {
+            let lower = wanted.to_lowercase();
+            let number = wanted.parse::<usize>().ok().filter(|&n| n < infos.len());
+            let named = || infos.iter().position(|info| info.name.to_lowercase().contains(&lower));
+            number.or_else(named).ok_or_else(|| Error::NoSuchDevice { wanted: wanted.clone(), found: names() })?
+        }
+        None => infos.iter().position(|info| options.software || !software(info)).ok_or_else(|| {
+            let only = infos.first().map_or(String::new(), |info| {
+                format!("there is only {}, which is software; name it to use it", info.name)
+            });
+            Error::NoAdapter(only)
+        })?,
+    };
+    // The index is one of the list.
+    found.into_iter().nth(at).ok_or_else(|| Error::NoAdapter(String::new()))
+}
+
+/// A shader module: unchecked where the device is native.
+pub(super) fn module(gpu: &Gpu, name: &str, text: &str) -> wgpu::ShaderModule {
+    let descriptor =
+        wgpu::ShaderModuleDescriptor { label: Some(name), source: wgpu::ShaderSource::Wgsl(text.into()) };
+    if gpu.flavours().unchecked {
+        let checks = wgpu::ShaderRuntimeChecks { bounds_checks: false, force_loop_bounding: false, ..wgpu::ShaderRuntimeChecks::checked() };
+        // SAFETY: the shaders are this crate's own, validated, and tests run every one of them; indices come from tables
+        // that the same code makes, and loops end by their counters.
+        unsafe { gpu.device().create_shader_module_trusted(descriptor, checks) }
+    } else {
+        gpu.device().create_shader_module(descriptor)
+    }
+}

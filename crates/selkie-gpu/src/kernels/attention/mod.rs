@@ -1,0 +1,200 @@
+//! Attention over a sequence's cache: parts of the cache for a token, tiles of it for blocks of rows.
+
+use selkie_model::{
+    plan::{AttentionOp, Rows},
+    rope::Pairing,
+};
+
+use crate::{
+    Error, Result,
+    compile::{Ctx, Regime, View, row},
+    kernels::{Binds, input::Target, rows},
+    lower::{Function, Gate, Input},
+    table::{Count, Each, Grid, Of, Ref, Row},
+};
+
+/// Positions of the cache that a workgroup takes.
+const SPLIT: usize = 256;
+
+pub(super) fn emit(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, q: &Input, k: &Input) -> Result<()> {
+    if op.v_head_dim.div_ceil(4) > 128 {
+        let what = format!("values of {} channels a head are too wide for it", op.v_head_dim);
+        return Err(Error::Op { op: "attention".into(), what });
+    }
+    match ctx.target.regime {
+        Regime::Token => token(ctx, op, q, k),
+        Regime::Block => block(ctx, op),
+    }
+}
+
+/// What both kernels are told of the op.
+fn shape(ctx: &Ctx<'_, '_>, op: &AttentionOp) -> Binds {
+    let mut binds = Binds::new(ctx.defines());
+    let sizes = [
+        ("N_HEADS", op.n_heads),
+        ("N_KV_HEADS", op.n_kv_heads),
+        ("HEAD_DIM", op.head_dim),
+        ("V_DIM", op.v_head_dim),
+        ("K_QUADS", op.head_dim.div_ceil(4)),
+        ("V_QUADS", op.v_head_dim.div_ceil(4)),
+    ];
+    sizes.iter().for_each(|(name, size)| binds.set(name, format!("{size}u")));
+    if !ctx.target.exact {
+        binds.set("HALF", 1);
+    }
+    binds
+}
+
+/// A head's values where a token's kernel reads them, and what it does to them.
+struct Side {
+    offset: usize,
+    norm: Option<(Option<selkie_model::WeightId>, f32)>,
+    clamp: f32,
+    rope: Option<usize>,
+}
+
+/// Makes what the kernel cannot, and says where the rest is.
+fn side(ctx: &mut Ctx<'_, '_>, input: &Input, together: bool, scratch: usize) -> Result<(Side, Ref)> {
+    let view = ctx.view(input.x)?;
+    if together || input.is_plain() {
+        let clamp = [input.before, input.after].into_iter().flatten().find_map(|gate| match gate {
+            Gate::Of(Function::Clamp(limit)) => Some(limit),
+            _ => None,
+        });
+        let norm = input.norm.map(|norm| (norm.weight, norm.eps));
+        let rope = input.rope.map(|rope| rope.0);
+        return Ok((Side { offset: view.offset, norm, clamp: clamp.unwrap_or(0.0), rope }, view.of()));
+    }
+    let bytes = 4 * view.width as u64;
+    let made = ctx.scratch(scratch, bytes);
+    let target = Target { of: made, offset: 0, stride: view.width };
+    rows::emit_to(ctx, &Input { rope: None, ..input.clone() }, None, target, Rows::All)?;
+    Ok((Side { offset: 0, norm: None, clamp: 0.0, rope: input.rope.map(|rope| rope.0) }, made))
+}
+
+fn token(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, q: &Input, k: &Input) -> Result<()> {
+    let (q_view, k_view, v) = (ctx.view(q.x)?, ctx.view(k.x)?, ctx.view(op.v)?);
+    let out = ctx.view(op.out)?;
+    let together = q_view.place == k_view.place && k_view.place == v.place;
+    let (q_side, q_of) = side(ctx, q, together, 2)?;
+    let (k_side, k_of) = side(ctx, k, together, 3)?;
+    let mut binds = shape(ctx, op);
+    binds.set("SPLIT", format!("{SPLIT}u"));
+    binds.read("Q", q_of);
+    if !together {
+        binds.read("K", k_of);
+        binds.read("V", v.of());
+    }
+    let norms = [&q_side, &k_side].map(|side| side.norm);
+    let mut eps = 0.0;
+    if norms.iter().any(Option::is_some) {
+        let weights: Vec<_> = norms.iter().map(|norm| (norm.and_then(|n| n.0), op.head_dim)).collect();
+        if norms.iter().flatten().any(|norm| norm.0.is_none()) {
+            return Err(Error::Op { op: "attention".into(), what: "norms of heads need weights".into() });
+        }
+        eps = norms.iter().flatten().map(|norm| norm.1).next().unwrap_or(0.0);
+        let both = ctx.vector_of(&weights, false);
+        binds.read("NORMS", Ref::Vector(both));
+    }
+    if let Some(rope) = q_side.rope.or(k_side.rope) {
+        binds.read("ANGLES", Ref::Angles(rope));
+        let spec = &ctx.spec.ropes[rope];
+        binds.set("PAIRS", format!("{}u", spec.n_dims / 2));
+        if spec.pairing == Pairing::Interleaved {
+            binds.set("INTERLEAVED", 1);
+        }
+    }
+    let flags = [
+        ("Q_NORMED", q_side.norm.is_some()),
+        ("K_NORMED", k_side.norm.is_some()),
+        ("Q_TURNED", q_side.rope.is_some()),
+        ("K_TURNED", k_side.rope.is_some()),
+    ];
+    flags.iter().for_each(|(name, on)| binds.set(name, on));
+    sinks(ctx, &mut binds, op);
+    binds.write("OUT", out.of());
+    let parts = part_bytes(ctx, op);
+    let parts = ctx.scratch(0, parts);
+    binds.write("PARTS", parts);
+    let params = vec![
+        q_side.offset as u32,
+        k_side.offset as u32,
+        v.offset as u32,
+        out.offset as u32,
+        op.window.unwrap_or(0) as u32,
+        op.scale.to_bits(),
+        op.softcap.unwrap_or(0.0).to_bits(),
+        eps.to_bits(),
+        q_side.clamp.to_bits(),
+        k_side.clamp.to_bits(),
+    ];
+    let grid = Grid::Line(Count::new(op.n_heads, Of::Length, SPLIT));
+    let made = row("attention of a row", "kernels/attention/token.wgsl", binds.defines);
+    let (slot, each) = (Some(op.cache), Each::Sequence);
+    ctx.push(Row { params, bindings: binds.list, grid, slot, each, ..made });
+    combine(ctx, op, out, parts);
+    Ok(())
+}
+
+/// Bytes of all parts of the longest sequence.
+fn part_bytes(ctx: &Ctx<'_, '_>, op: &AttentionOp) -> u64 {
+    let stride = 4 * op.v_head_dim.div_ceil(4) + 2;
+    4 * (ctx.max_positions.div_ceil(SPLIT) * op.n_heads * stride) as u64
+}
+
+fn sinks(ctx: &mut Ctx<'_, '_>, binds: &mut Binds, op: &AttentionOp) {
+    if let Some(sinks) = op.sinks {
+        let sinks = ctx.vector(sinks);
+        binds.read("SINKS", sinks);
+    }
+}
+
+fn combine(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, out: View, parts: Ref) {
+    let mut binds = shape(ctx, op);
+    binds.set("SPLIT", format!("{SPLIT}u"));
+    binds.read("PARTS", parts);
+    sinks(ctx, &mut binds, op);
+    binds.write("OUT", out.of());
+    let made = row("attention, parts joined", "kernels/attention/combine.wgsl", binds.defines);
+    ctx.push(Row {
+        params: vec![out.offset as u32],
+        bindings: binds.list,
+        grid: Grid::Line(Count::fixed(op.n_heads)),
+        each: Each::Sequence,
+        from: Some((Of::Length, SPLIT as u32 + 1)),
+        ..made
+    });
+}
+
+fn block(ctx: &mut Ctx<'_, '_>, op: &AttentionOp) -> Result<()> {
+    let [q, k, v, out] = [ctx.view(op.q)?, ctx.view(op.k)?, ctx.view(op.v)?, ctx.view(op.out)?];
+    let (slot, each) = (Some(op.cache), Each::Sequence);
+    let mut binds = shape(ctx, op);
+    binds.read("K", k.of());
+    binds.read("V", v.of());
+    let params = [k.offset, k.stride, v.offset, v.stride].map(|size| size as u32).to_vec();
+    let grid = Grid::Line(Count::new(1, Of::Own, 1));
+    let made = row("cache", "kernels/attention/append.wgsl", binds.defines);
+    ctx.push(Row { params, bindings: binds.list, grid, slot, each, ..made });
+
+    let mut binds = shape(ctx, op);
+    // Queries take half of the smallest workgroup memory at most.
+    let tile_q = (8192 / (16 * op.head_dim.div_ceil(4))).clamp(2, 32) & !1;
+    binds.set("TILE_Q", format!("{tile_q}u"));
+    binds.read("Q", q.of());
+    sinks(ctx, &mut binds, op);
+    binds.write("OUT", out.of());
+    let params = vec![
+        q.offset as u32,
+        q.stride as u32,
+        out.offset as u32,
+        out.stride as u32,
+        op.window.unwrap_or(0) as u32,
+        op.scale.to_bits(),
+        op.softcap.unwrap_or(0.0).to_bits(),
+    ];
+    let grid = Grid::Block([Count::fixed(op.n_heads), Count::new(1, Of::Own, tile_q), Count::fixed(1)]);
+    let made = row("attention of rows", "kernels/attention/block.wgsl", binds.defines);
+    ctx.push(Row { params, bindings: binds.list, grid, slot, each, ..made });
+    Ok(())
+}

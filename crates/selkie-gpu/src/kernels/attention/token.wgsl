@@ -1,0 +1,247 @@
+// Attention of one new row: a workgroup for each query head and each SPLIT positions of the cache. The head's query is normed and
+// turned here; whoever has the last positions makes the new key too, and the first head of a group writes it to the cache. Up to
+// SPLIT positions the result is final; beyond, combine.wgsl joins the parts.
+#include "kernels/common.wgsl"
+
+struct Params {
+    q_offset: u32,
+    k_offset: u32,
+    v_offset: u32,
+    out_offset: u32,
+    window: u32, // 0: none
+    scale: f32,
+    softcap: f32,
+    eps: f32,
+    q_clamp: f32, // 0: none
+    k_clamp: f32,
+}
+@group(0) @binding(0) var<uniform> p: Params;
+@group(0) @binding(B_Q) var<storage, read> q_rows: array<f32>; // [N_HEADS * HEAD_DIM] from q_offset
+#if B_K
+@group(0) @binding(B_K) var<storage, read> k_rows: array<f32>; // [N_KV_HEADS * HEAD_DIM] from k_offset
+@group(0) @binding(B_V) var<storage, read> v_rows: array<f32>; // [N_KV_HEADS * V_DIM] from v_offset
+#else
+#define k_rows q_rows
+#define v_rows q_rows
+#endif
+#if B_NORMS
+@group(0) @binding(B_NORMS) var<storage, read> norms: array<f32>; // [2, HEAD_DIM]: of queries, of keys
+#endif
+#if B_ANGLES
+@group(0) @binding(B_ANGLES) var<storage, read> angles: array<vec2<f32>>; // [rows, PAIRS]
+#endif
+#if B_SINKS
+@group(0) @binding(B_SINKS) var<storage, read> sinks: array<f32>; // [N_HEADS]
+#endif
+@group(0) @binding(B_OUT) var<storage, read_write> out: array<f32>; // [N_HEADS * V_DIM]
+@group(0) @binding(B_PARTS) var<storage, read_write> parts: array<f32>; // [splits, N_HEADS, 4 * V_QUADS + 2]
+#include "kernels/attention/cache.wgsl"
+#include "kernels/functions.wgsl"
+
+const THREADS = 128u;
+const LEAST = -1e30;
+// The query and the new key, each HEAD_DIM padded to quads.
+var<workgroup> heads: array<vec4<f32>, 2u * K_QUADS>;
+var<workgroup> scores: array<f32, SPLIT>;
+var<workgroup> reduced: array<f32, THREADS>;
+var<workgroup> sums: array<vec4<f32>, THREADS>;
+
+fn channel(side: u32, i: u32) -> f32 {
+    return heads[side * K_QUADS + i / 4u][i % 4u];
+}
+
+fn sum_of_all(thread: u32, value: f32) -> f32 {
+    workgroupBarrier();
+    reduced[thread] = value;
+    workgroupBarrier();
+    for (var half = THREADS / 2u; half > 0u; half >>= 1u) {
+        if thread < half {
+            reduced[thread] += reduced[thread + half];
+        }
+        workgroupBarrier();
+    }
+    return reduced[0];
+}
+
+fn max_of_all(thread: u32, value: f32) -> f32 {
+    workgroupBarrier();
+    reduced[thread] = value;
+    workgroupBarrier();
+    for (var half = THREADS / 2u; half > 0u; half >>= 1u) {
+        if thread < half {
+            reduced[thread] = max(reduced[thread], reduced[thread + half]);
+        }
+        workgroupBarrier();
+    }
+    return reduced[0];
+}
+
+// Norms and turns a head that was loaded. SIDE 0 is the query, 1 the key.
+fn prepare(thread: u32, side: u32, normed: bool, turned: bool, limit: f32) {
+#if B_NORMS
+    if normed {
+        var square = 0.0;
+        for (var i = thread; i < HEAD_DIM; i += THREADS) {
+            square += channel(side, i) * channel(side, i);
+        }
+        let factor = 1.0 / sqrt(sum_of_all(thread, square) / f32(HEAD_DIM) + p.eps);
+        for (var i = thread; i < HEAD_DIM; i += THREADS) {
+            heads[side * K_QUADS + i / 4u][i % 4u] *= factor * norms[side * HEAD_DIM + i];
+        }
+        workgroupBarrier();
+    }
+#endif
+    if limit > 0.0 {
+        for (var i = thread; i < HEAD_DIM; i += THREADS) {
+            heads[side * K_QUADS + i / 4u][i % 4u] = clamp(channel(side, i), -limit, limit);
+        }
+        workgroupBarrier();
+    }
+#if B_ANGLES
+    if turned {
+        for (var pair = thread; pair < PAIRS; pair += THREADS) {
+#if INTERLEAVED
+            let a = 2u * pair;
+            let b = a + 1u;
+#else
+            let a = pair;
+            let b = pair + PAIRS;
+#endif
+            let angle = angles[step.input * PAIRS + pair];
+            let x = channel(side, a);
+            let y = channel(side, b);
+            heads[side * K_QUADS + a / 4u][a % 4u] = x * angle.x - y * angle.y;
+            heads[side * K_QUADS + b / 4u][b % 4u] = y * angle.x + x * angle.y;
+        }
+        workgroupBarrier();
+    }
+#endif
+}
+
+@compute @workgroup_size(128)
+fn main(
+    @builtin(workgroup_id) id: vec3<u32>,
+    @builtin(num_workgroups) n: vec3<u32>,
+    @builtin(local_invocation_index) thread: u32,
+) {
+    let which = group_index(id, n);
+    let head = which % N_HEADS;
+    let split = which / N_HEADS;
+    let kv_head = head / (N_HEADS / N_KV_HEADS);
+    let last = step.past;
+    let first = split * SPLIT;
+    if first > last {
+        return;
+    }
+    let end = min(first + SPLIT, last + 1u);
+    let has_new = end == last + 1u;
+    for (var i = thread; i < 2u * K_QUADS; i += THREADS) {
+        heads[i] = vec4<f32>();
+    }
+    workgroupBarrier();
+    for (var i = thread; i < HEAD_DIM; i += THREADS) {
+        heads[i / 4u][i % 4u] = q_rows[p.q_offset + head * HEAD_DIM + i];
+    }
+    workgroupBarrier();
+    prepare(thread, 0u, Q_NORMED, Q_TURNED, p.q_clamp);
+    if has_new {
+        for (var i = thread; i < HEAD_DIM; i += THREADS) {
+            heads[K_QUADS + i / 4u][i % 4u] = k_rows[p.k_offset + kv_head * HEAD_DIM + i];
+        }
+        workgroupBarrier();
+        prepare(thread, 1u, K_NORMED, K_TURNED, p.k_clamp);
+        if head % (N_HEADS / N_KV_HEADS) == 0u && step.done == 0u {
+            for (var i = thread; i < K_QUADS; i += THREADS) {
+                keys[(last * N_KV_HEADS + kv_head) * K_QUADS + i] = pack_quad(heads[K_QUADS + i]);
+            }
+            for (var i = thread; i < V_QUADS; i += THREADS) {
+                var v = vec4<f32>();
+                for (var j = 0u; j < min(4u, V_DIM - 4u * i); j++) {
+                    v[j] = v_rows[p.v_offset + kv_head * V_DIM + 4u * i + j];
+                }
+                values[(last * N_KV_HEADS + kv_head) * V_QUADS + i] = pack_quad(v);
+            }
+        }
+    }
+    workgroupBarrier();
+
+    // Scores, an invocation a position.
+    var largest = LEAST;
+    for (var position = first + thread; position < end; position += THREADS) {
+        var score = 0.0;
+        if position == last {
+            for (var i = 0u; i < K_QUADS; i++) {
+                score += dot(heads[i], heads[K_QUADS + i]);
+            }
+        } else {
+            for (var i = 0u; i < K_QUADS; i++) {
+                score += dot(heads[i], key_quad(position, kv_head, i));
+            }
+        }
+        score *= p.scale;
+        if p.softcap > 0.0 {
+            score = f_soft_cap(score, p.softcap);
+        }
+        if p.window > 0u && position + p.window <= last {
+            score = LEAST;
+        }
+        scores[position - first] = score;
+        largest = max(largest, score);
+    }
+    largest = max_of_all(thread, largest);
+    var weight = 0.0;
+    for (var position = first + thread; position < end; position += THREADS) {
+        let score = scores[position - first];
+        let w = select(exp(score - largest), 0.0, score <= LEAST);
+        scores[position - first] = w;
+        weight += w;
+    }
+    weight = sum_of_all(thread, weight);
+
+    // Values: an invocation a quad of channels, as many positions at once as there are invocations for.
+    let lanes = THREADS / V_QUADS;
+    let lane = thread / V_QUADS;
+    let quad = thread % V_QUADS;
+    var sum = vec4<f32>();
+    if lane < lanes {
+        for (var position = first + lane; position < end; position += lanes) {
+            var v = vec4<f32>();
+            if position == last {
+                for (var j = 0u; j < min(4u, V_DIM - 4u * quad); j++) {
+                    v[j] = v_rows[p.v_offset + kv_head * V_DIM + 4u * quad + j];
+                }
+            } else {
+                v = value_quad(position, kv_head, quad);
+            }
+            sum += scores[position - first] * v;
+        }
+    }
+    sums[thread] = sum;
+    workgroupBarrier();
+    if thread < V_QUADS {
+        for (var other = 1u; other < lanes; other++) {
+            sum += sums[other * V_QUADS + thread];
+        }
+        if last < SPLIT {
+            var whole = weight;
+            var factor = 1.0;
+#if B_SINKS
+            let top = max(largest, sinks[head]);
+            factor = exp(largest - top);
+            whole = weight * factor + exp(sinks[head] - top);
+#endif
+            for (var j = 0u; j < min(4u, V_DIM - 4u * thread); j++) {
+                out[p.out_offset + head * V_DIM + 4u * thread + j] = factor * sum[j] / whole;
+            }
+        } else {
+            let at = (split * N_HEADS + head) * (4u * V_QUADS + 2u);
+            for (var j = 0u; j < 4u; j++) {
+                parts[at + 4u * thread + j] = sum[j];
+            }
+            if thread == 0u {
+                parts[at + 4u * V_QUADS] = largest;
+                parts[at + 4u * V_QUADS + 1u] = weight;
+            }
+        }
+    }
+}

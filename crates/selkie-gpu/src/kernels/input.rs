@@ -1,0 +1,96 @@
+//! What `input.wgsl` is given: the bindings, defines and constants of an [`Input`].
+
+use crate::{
+    Result,
+    compile::{Ctx, View},
+    kernels::Binds,
+    lower::{Function, Gate, Input},
+    table::Ref,
+};
+
+/// The constants of an input, in the order in which shaders' parameters have them.
+pub(crate) struct Constants {
+    /// Values that are normed together, or the width.
+    pub group: usize,
+    /// Where `x` is.
+    pub x: View,
+    /// Offset and stride of the first gate.
+    pub before: [u32; 2],
+    /// Offset and stride of the second.
+    pub after: [u32; 2],
+    /// Whether the norm's weight is as long as a row.
+    pub whole_weight: u32,
+    /// Of the norm.
+    pub eps: f32,
+    /// Multiplies the result.
+    pub scale: f32,
+    /// The first gate's constant.
+    pub before_c: f32,
+    /// The second's.
+    pub after_c: f32,
+}
+
+/// Binds what `input` reads.
+pub(crate) fn bind(ctx: &mut Ctx<'_, '_>, binds: &mut Binds, input: &Input) -> Result<Constants> {
+    let x = ctx.view(input.x)?;
+    binds.read("X", x.of());
+    let (before, before_c) = gate(ctx, binds, "BEFORE", input.before)?;
+    let (after, after_c) = gate(ctx, binds, "AFTER", input.after)?;
+    let (mut group, mut eps, mut whole_weight) = (x.width, 0.0, 0);
+    if let Some(norm) = input.norm {
+        (group, eps) = (norm.group, norm.eps);
+        binds.set("NORM", 1);
+        if let Some(weight) = norm.weight {
+            let len: usize = ctx.needed.shape(weight).iter().product();
+            whole_weight = u32::from(len == x.width);
+            let weight = ctx.vector(weight);
+            binds.read("NORM_WEIGHT", weight);
+            binds.set("NORM_WEIGHT", 1);
+        }
+    }
+    Ok(Constants { group, x, before, after, whole_weight, eps, scale: input.scale, before_c, after_c })
+}
+
+fn gate(ctx: &Ctx<'_, '_>, binds: &mut Binds, name: &str, gate: Option<Gate>) -> Result<([u32; 2], f32)> {
+    let (word, by, function) = match gate {
+        None => return Ok(([0, 0], 0.0)),
+        Some(Gate::Of(function)) => ("of", None, function),
+        Some(Gate::By(id, function)) => ("by", Some(id), function),
+        Some(Gate::RowBy(id, function)) => ("row_by", Some(id), function),
+    };
+    binds.set(name, word);
+    let (shader_name, constant) = function.shader();
+    binds.set(&format!("{name}_FN"), shader_name);
+    let Some(id) = by else { return Ok(([0, 0], constant)) };
+    let view = ctx.view(id)?;
+    binds.read(name, view.of());
+    Ok(([view.offset as u32, view.stride as u32], constant))
+}
+
+impl Function {
+    /// Its name in `functions.wgsl`, and its constant.
+    pub(crate) fn shader(self) -> (String, f32) {
+        match self {
+            Function::Activation(f) => (format!("f_{}", f.name()), 0.0),
+            Function::Clamp(limit) => ("f_clamp".into(), limit),
+            Function::SoftCap(cap) => ("f_soft_cap".into(), cap),
+        }
+    }
+}
+
+/// Where a row that is made goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    /// Which buffer.
+    pub of: Ref,
+    /// Its first value.
+    pub offset: usize,
+    /// From a row to the next.
+    pub stride: usize,
+}
+
+impl From<View> for Target {
+    fn from(view: View) -> Self {
+        Self { of: view.of(), offset: view.offset, stride: view.stride }
+    }
+}

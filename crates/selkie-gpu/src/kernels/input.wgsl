@@ -1,0 +1,45 @@
+// A row's values as `Input` in lower.rs makes them: gate, norm, gate, scale. The including kernel declares `x`, and for the
+// steps that there are `before`, `after` and `norm_weight`, and has in its parameters x_offset, x_stride, before_offset,
+// before_stride, after_offset, after_stride (no strides with ONE_ROW), before_c, after_c, group, eps, scale, whole_weight.
+#include "kernels/functions.wgsl"
+#if ONE_ROW
+#define X_STRIDE 0u
+#define BEFORE_STRIDE 0u
+#define AFTER_STRIDE 0u
+#else
+#define X_STRIDE p.x_stride
+#define BEFORE_STRIDE p.before_stride
+#define AFTER_STRIDE p.after_stride
+#endif
+
+fn gated(row: u32, i: u32) -> f32 {
+    let v = x[p.x_offset + row * X_STRIDE + i];
+#if BEFORE == of
+    return BEFORE_FN(v, p.before_c);
+#elif BEFORE == by
+    return BEFORE_FN(before[p.before_offset + row * BEFORE_STRIDE + i], p.before_c) * v;
+#elif BEFORE == row_by
+    return BEFORE_FN(before[p.before_offset + row * BEFORE_STRIDE], p.before_c) * v;
+#else
+    return v;
+#endif
+}
+
+// What is left to do once the group's factor is known.
+fn finish(row: u32, i: u32, v: f32, factor: f32) -> f32 {
+    var y = v;
+#if NORM
+    y *= factor;
+#if NORM_WEIGHT
+    y *= norm_weight[select(i % p.group, i, p.whole_weight != 0u)];
+#endif
+#endif
+#if AFTER == of
+    y = AFTER_FN(y, p.after_c);
+#elif AFTER == by
+    y *= AFTER_FN(after[p.after_offset + row * AFTER_STRIDE + i], p.after_c);
+#elif AFTER == row_by
+    y *= AFTER_FN(after[p.after_offset + row * AFTER_STRIDE], p.after_c);
+#endif
+    return y * p.scale;
+}

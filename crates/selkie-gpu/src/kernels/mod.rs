@@ -1,0 +1,74 @@
+//! The kernels, one folder each: shader, dispatcher, tests against the reference.
+
+mod attention;
+mod embed;
+mod input;
+mod product;
+mod rope;
+mod rows;
+mod take_rows;
+
+use selkie_model::plan::Op;
+
+use crate::{
+    Error, Result,
+    compile::Ctx,
+    lower::Lowered,
+    preprocess::Defines,
+    table::{Bind, Ref},
+};
+
+/// Writes the dispatches of one lowered op.
+pub(crate) fn emit(ctx: &mut Ctx<'_, '_>, lowered: &Lowered) -> Result<()> {
+    match lowered {
+        Lowered::Rows { input, add, out } => rows::emit(ctx, input, *add, *out),
+        Lowered::Products { input, products, then } => product::emit(ctx, input, products, then),
+        Lowered::Attention { op, q, k } => attention::emit(ctx, op, q, k),
+        Lowered::SelectiveScan { op, .. } => Err(unknown("selective_scan", op.state.0)),
+        Lowered::Op(op) => match op {
+            Op::Embed { table, scale, out } => embed::emit(ctx, *table, *scale, *out),
+            Op::Rope { x, rope, head_dim, out } => rope::emit(ctx, *x, *rope, *head_dim, *out),
+            Op::TakeRows { x, out } => take_rows::emit(ctx, *x, *out),
+            other => Err(unknown(other.name(), 0)),
+        },
+    }
+}
+
+fn unknown(op: &str, slot: u32) -> Error {
+    Error::Op { op: op.into(), what: format!("has no kernel (slot {slot})") }
+}
+
+/// Bindings in the order in which they are named, each with its number as the define `B_NAME`.
+pub(crate) struct Binds {
+    /// So far.
+    pub list: Vec<Bind>,
+    /// With a `B_NAME` for each.
+    pub defines: Defines,
+}
+
+impl Binds {
+    /// None yet, on top of what `defines` says.
+    pub fn new(defines: Defines) -> Self {
+        Self { list: vec![], defines }
+    }
+
+    /// A buffer that is read.
+    pub fn read(&mut self, name: &str, of: Ref) {
+        self.push(name, Bind::read(of));
+    }
+
+    /// A buffer that is written.
+    pub fn write(&mut self, name: &str, of: Ref) {
+        self.push(name, Bind::write(of));
+    }
+
+    fn push(&mut self, name: &str, bind: Bind) {
+        self.list.push(bind);
+        self.set(&format!("B_{name}"), self.list.len());
+    }
+
+    /// A define.
+    pub fn set(&mut self, name: &str, value: impl std::fmt::Display) {
+        self.defines = std::mem::take(&mut self.defines).set(name, value);
+    }
+}

@@ -1,0 +1,198 @@
+// Products of one row with many: out[r] = weights[r] . input. LANES invocations go down a row of the matrix, each taking every
+// LANES-th group of 32, of AT_ONCE rows at a time. The input is made once a workgroup: in f32, or (DOT8) rounded to 8 bits.
+#include "kernels/common.wgsl"
+
+struct Params {
+    cols: u32,
+    groups: u32,
+    first: u32, // the chunk's first row
+    rows: u32, // its rows
+    row_words: u32,
+    per_group: u32, // rows of a workgroup
+    x_offset: u32,
+    out_offset: u32,
+    group: u32,
+    before_offset: u32,
+    after_offset: u32,
+    whole_weight: u32,
+    eps: f32,
+    scale: f32,
+    before_c: f32,
+    after_c: f32,
+    other_offset: u32,
+    then_scale: f32,
+}
+@group(0) @binding(0) var<uniform> p: Params;
+@group(0) @binding(B_OUT) var<storage, read_write> out: array<f32>; // [width]
+#if B_BIAS
+@group(0) @binding(B_BIAS) var<storage, read> bias: array<f32>; // [rows of the matrix]
+#endif
+#if B_OTHER
+@group(0) @binding(B_OTHER) var<storage, read> other: array<f32>; // [width]: the residual, or gates
+#endif
+#if MAKES_INPUT
+@group(0) @binding(B_X) var<storage, read> x: array<f32>; // [cols]
+#else
+@group(0) @binding(B_X) var<storage, read> x: array<vec4<f32>>; // [cols / 4]
+#endif
+#if B_BEFORE
+@group(0) @binding(B_BEFORE) var<storage, read> before: array<f32>; // [cols]
+#endif
+#if B_AFTER
+@group(0) @binding(B_AFTER) var<storage, read> after: array<f32>; // [cols]
+#endif
+#if B_NORM_WEIGHT
+@group(0) @binding(B_NORM_WEIGHT) var<storage, read> norm_weight: array<f32>; // [cols] or [group]
+#endif
+@group(0) @binding(B_WEIGHTS4) var<storage, read> weights4: array<vec4<u32>>; // [rows, row_words / 4]
+@group(0) @binding(B_WEIGHTS) var<storage, read> weights: array<u32>; // the same
+#if B_GRIDS
+@group(0) @binding(B_GRIDS) var<storage, read> grids: array<u32>;
+#endif
+#include "quant/FORMAT.wgsl"
+
+const THREADS = 256u;
+var<workgroup> partial: array<f32, THREADS>;
+
+#if DOT8
+#include "kernels/product/input8.wgsl"
+#elif MAKES_INPUT
+#include "kernels/product/input32.wgsl"
+#else
+#include "kernels/functions.wgsl"
+fn quad_of_x(i: u32) -> vec4<f32> {
+    return x[p.x_offset / 4u + i];
+}
+#endif
+
+#if FORMAT_FLOAT
+// Eight values of a row times the input's.
+fn part(base: u32, i: u32) -> f32 {
+    let w = octet(base, i);
+    return dot(w.lo, quad_of_x(2u * i)) + dot(w.hi, quad_of_x(2u * i + 1u));
+}
+#define PARTS ((p.cols + 7u) / 8u)
+#elif DOT8
+fn part(base: u32, g: u32) -> f32 {
+    let w = group(base, p.groups, g);
+    let q0 = made[3u * g];
+    let q1 = made[3u * g + 1u];
+    let of_group = bitcast<vec4<f32>>(made[3u * g + 2u]);
+    let lo = dot4I8Packed(w.lo.x, q0.x) + dot4I8Packed(w.lo.y, q0.y) + dot4I8Packed(w.lo.z, q0.z) + dot4I8Packed(w.lo.w, q0.w);
+    let hi = dot4I8Packed(w.hi.x, q1.x) + dot4I8Packed(w.hi.y, q1.y) + dot4I8Packed(w.hi.z, q1.z) + dot4I8Packed(w.hi.w, q1.w);
+#if FORMAT_HALVES
+    var sum = of_group.x * (w.d.x * f32(lo) + w.d.y * f32(hi));
+#else
+    var sum = of_group.x * w.d.x * f32(lo + hi);
+#endif
+#if FORMAT_OFFSETS
+    sum += w.m.x * of_group.y + w.m.y * of_group.z;
+#endif
+    return sum;
+}
+#define PARTS p.groups
+#else
+fn part(base: u32, g: u32) -> f32 {
+    let w = group(base, p.groups, g);
+    var lo = 0.0;
+    var hi = 0.0;
+    var all_lo = vec4<f32>();
+    var all_hi = vec4<f32>();
+    for (var i = 0u; i < 4u; i++) {
+        let xl = quad_of_x(g * 8u + i);
+        let xh = quad_of_x(g * 8u + 4u + i);
+        lo += dot(vec4<f32>(unpack4xI8(w.lo[i])), xl);
+        hi += dot(vec4<f32>(unpack4xI8(w.hi[i])), xh);
+#if FORMAT_OFFSETS
+        all_lo += xl;
+        all_hi += xh;
+#endif
+    }
+    var sum = w.d.x * lo + w.d.y * hi;
+#if FORMAT_OFFSETS
+    sum += w.m.x * dot(all_lo, vec4<f32>(1.0)) + w.m.y * dot(all_hi, vec4<f32>(1.0));
+#endif
+    return sum;
+}
+#define PARTS p.groups
+#endif
+
+// The sum of LANES neighbours.
+fn together(thread: u32, value: f32) -> f32 {
+#if SUBGROUP
+    var sum = value;
+    for (var over = LANES / 2u; over > 0u; over >>= 1u) {
+        sum += subgroupShuffleXor(sum, over);
+    }
+    return sum;
+#else
+    workgroupBarrier();
+    partial[thread] = value;
+    workgroupBarrier();
+    for (var half = LANES / 2u; half > 0u; half >>= 1u) {
+        if thread % LANES < half {
+            partial[thread] += partial[thread + half];
+        }
+        workgroupBarrier();
+    }
+    return partial[thread / LANES * LANES];
+#endif
+}
+
+fn with_bias(row: u32, sum: f32) -> f32 {
+#if B_BIAS
+    return sum + bias[p.first + row];
+#else
+    return sum;
+#endif
+}
+
+fn store(row: u32, sum: f32) {
+    let at = p.first + row;
+#if THEN == add && OVER
+    out[p.out_offset + at] = out[p.out_offset + at] + p.then_scale * with_bias(row, sum);
+#elif THEN == add
+    out[p.out_offset + at] = other[p.other_offset + at] + p.then_scale * with_bias(row, sum);
+#elif THEN == gated
+    out[p.out_offset + at] = THEN_FN(other[p.other_offset + at], 0.0) * with_bias(row, sum);
+#else
+    out[p.out_offset + at] = with_bias(row, sum);
+#endif
+}
+
+@compute @workgroup_size(256)
+fn main(
+    @builtin(workgroup_id) id: vec3<u32>,
+    @builtin(num_workgroups) n: vec3<u32>,
+    @builtin(local_invocation_index) thread: u32,
+) {
+#if MAKES_INPUT
+    make_input(thread);
+#endif
+    let lane = thread % LANES;
+    let first = group_index(id, n) * p.per_group;
+    // Rows 2 i and 2 i + 1 are an invocation's: with GLU they are a gate and its up.
+    let at_once = 2u * (THREADS / LANES);
+    for (var r = 0u; r < p.per_group; r += at_once) {
+        let row = first + r + 2u * (thread / LANES);
+        // Rows come in fours on the device.
+        let there = row < p.rows;
+        let base = select(0u, row, there) * p.row_words;
+        var even = 0.0;
+        var odd = 0.0;
+        for (var i = lane; i < PARTS; i += LANES) {
+            even += part(base, i);
+            odd += part(base + p.row_words, i);
+        }
+        even = together(thread, even);
+        odd = together(thread, odd);
+        if lane == 0u && there {
+#if THEN == glu
+            out[p.out_offset + (p.first + row) / 2u] = THEN_FN(with_bias(row, even), 0.0) * with_bias(row + 1u, odd);
+#else
+            store(row, even);
+            store(row + 1u, odd);
+#endif
+        }
+    }
+}

@@ -1,0 +1,421 @@
+//! From a plan's ops to what is dispatched.
+//!
+//! A value that is cheap to make of another (a norm, a gate, a scale) is not made until somebody needs it whole: products
+//! make it of their input on the way, in workgroup memory, and attention turns queries and keys itself. Where a regime or a
+//! kernel cannot, the value is made by a dispatch of its own.
+
+use std::collections::HashMap;
+
+use selkie_model::{
+    WeightId,
+    plan::{AttentionOp, BufferId, Op, Plan, Product, SelectiveScanOp},
+    spec::Activation,
+};
+
+/// A row of values, made of another: gate, norm, gate, scale, in this order, each where it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Input {
+    /// What it is made of.
+    pub x: BufferId,
+    /// First step.
+    pub before: Option<Gate>,
+    /// Second step.
+    pub norm: Option<RowNorm>,
+    /// Third step.
+    pub after: Option<Gate>,
+    /// Multiplies the result.
+    pub scale: f32,
+    /// Last step, which only attention takes: the rotary embedding and the width of a head.
+    pub rope: Option<(usize, usize)>,
+}
+
+/// `x / sqrt(mean(x²) + eps) · weight` over groups.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RowNorm {
+    /// As long as a row or a group.
+    pub weight: Option<WeightId>,
+    /// Values that are normed together.
+    pub group: usize,
+    /// Added to the mean square.
+    pub eps: f32,
+}
+
+/// A function of single values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Gate {
+    /// `f(x)`.
+    Of(Function),
+    /// `f(gate) · x`.
+    By(BufferId, Function),
+    /// `f(gate) · x`, one gate a row.
+    RowBy(BufferId, Function),
+}
+
+/// A function of one value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Function {
+    /// One of the spec's.
+    Activation(Activation),
+    /// Held within `±limit`.
+    Clamp(f32),
+    /// `cap · tanh(x / cap)`.
+    SoftCap(f32),
+}
+
+/// What a product does with its sums.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Then {
+    /// Each product to its own buffer.
+    Store,
+    /// `activation(first) · second`.
+    Glu {
+        /// Of the first product.
+        activation: Activation,
+        /// Where to.
+        out: BufferId,
+    },
+    /// `residual + scale · sum`.
+    Add {
+        /// What it is added to.
+        residual: BufferId,
+        /// Multiplies the sum.
+        scale: f32,
+        /// Where to.
+        out: BufferId,
+    },
+}
+
+/// What is dispatched.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Lowered {
+    /// `out = residual + scale · input`, or the input itself.
+    Rows {
+        /// What is made.
+        input: Input,
+        /// What it is added to, and its factor.
+        add: Option<(BufferId, f32)>,
+        /// Where to.
+        out: BufferId,
+    },
+    /// Matrix products that share an input.
+    Products {
+        /// What is multiplied.
+        input: Input,
+        /// The matrices.
+        products: Vec<Product>,
+        /// What happens to the sums.
+        then: Then,
+    },
+    /// Attention, queries and keys as they are made.
+    Attention {
+        /// The op.
+        op: AttentionOp,
+        /// Queries.
+        q: Input,
+        /// Keys.
+        k: Input,
+    },
+    /// Mamba-1's recurrence, B and C as they are made.
+    SelectiveScan {
+        /// The op.
+        op: SelectiveScanOp,
+        /// B.
+        b: Input,
+        /// C.
+        c: Input,
+    },
+    /// An op as it is.
+    Op(Op),
+}
+
+impl Input {
+    /// A buffer as it is.
+    pub fn plain(x: BufferId) -> Self {
+        Self { x, before: None, norm: None, after: None, scale: 1.0, rope: None }
+    }
+
+    /// Whether nothing is done to it.
+    pub fn is_plain(&self) -> bool {
+        *self == Self::plain(self.x)
+    }
+
+    /// The buffers that it is made of.
+    pub fn reads(&self) -> Vec<BufferId> {
+        let gates = [self.before, self.after].into_iter().flatten();
+        let by = gates.filter_map(|gate| match gate {
+            Gate::Of(_) => None,
+            Gate::By(id, _) | Gate::RowBy(id, _) => Some(id),
+        });
+        std::iter::once(self.x).chain(by).collect()
+    }
+
+    fn with_gate(mut self, gate: Gate) -> Option<Self> {
+        let free = self.after.is_none() && self.scale == 1.0 && self.rope.is_none();
+        if !free {
+            return None;
+        }
+        match (self.norm, self.before) {
+            (None, None) => self.before = Some(gate),
+            (Some(_), _) => self.after = Some(gate),
+            (None, Some(_)) => return None,
+        }
+        Some(self)
+    }
+
+    fn with_norm(mut self, norm: RowNorm) -> Option<Self> {
+        let free = self.norm.is_none() && self.after.is_none() && self.scale == 1.0 && self.rope.is_none();
+        free.then(|| {
+            self.norm = Some(norm);
+            self
+        })
+    }
+
+    fn with_scale(mut self, scale: f32) -> Option<Self> {
+        self.rope.is_none().then(|| {
+            self.scale *= scale;
+            self
+        })
+    }
+
+    fn with_rope(mut self, rope: usize, head_dim: usize) -> Option<Self> {
+        self.rope.is_none().then(|| {
+            self.rope = Some((rope, head_dim));
+            self
+        })
+    }
+}
+
+impl Lowered {
+    /// The buffers that it reads.
+    pub fn reads(&self) -> Vec<BufferId> {
+        match self {
+            Lowered::Rows { input, add, .. } => input.reads().into_iter().chain(add.map(|a| a.0)).collect(),
+            Lowered::Products { input, then, .. } => {
+                let residual = match then {
+                    Then::Add { residual, .. } => Some(*residual),
+                    _ => None,
+                };
+                input.reads().into_iter().chain(residual).collect()
+            }
+            Lowered::Attention { op, q, k } => {
+                [q.reads(), k.reads(), vec![op.v]].concat()
+            }
+            Lowered::SelectiveScan { op, b, c } => [b.reads(), c.reads(), vec![op.x, op.dt]].concat(),
+            Lowered::Op(op) => op.inputs(),
+        }
+    }
+
+    /// The buffers that it writes.
+    pub fn writes(&self) -> Vec<BufferId> {
+        match self {
+            Lowered::Rows { out, .. } => vec![*out],
+            Lowered::Products { products, then, .. } => match then {
+                Then::Store => products.iter().map(|p| p.out).collect(),
+                Then::Glu { out, .. } | Then::Add { out, .. } => vec![*out],
+            },
+            Lowered::Attention { op, .. } => vec![op.out],
+            Lowered::SelectiveScan { op, .. } => vec![op.out],
+            Lowered::Op(op) => op.outputs(),
+        }
+    }
+
+    /// The buffer that it may write its output over, value for value.
+    pub fn over(&self) -> Option<BufferId> {
+        match self {
+            Lowered::Rows { add: Some((residual, _)), .. } => Some(*residual),
+            Lowered::Products { then: Then::Add { residual, .. }, .. } => Some(*residual),
+            _ => None,
+        }
+    }
+}
+
+/// Which values may stay unmade.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lazy {
+    /// Products make their inputs.
+    pub products: bool,
+    /// Attention turns and norms queries and keys.
+    pub attention: bool,
+    /// The selective scan norms B and C.
+    pub scan: bool,
+    /// The batch is one row, which is the output where there is one.
+    pub one_row: bool,
+}
+
+/// The plan's dispatches, each with its layer.
+pub fn lower(plan: &Plan, lazy: Lazy) -> Vec<(Lowered, Option<usize>)> {
+    let mut run = Run { plan, lazy, unmade: HashMap::new(), turned: HashMap::new(), out: vec![], layer: None };
+    for (op, &layer) in plan.ops.iter().zip(&plan.layer_of) {
+        run.layer = layer;
+        run.op(op);
+    }
+    // Callers read the hidden rows and the logits themselves.
+    for kept in [plan.hidden, plan.logits] {
+        run.layer = None;
+        run.whole(kept);
+    }
+    run.out
+}
+
+struct Run<'a> {
+    plan: &'a Plan,
+    lazy: Lazy,
+    unmade: HashMap<BufferId, Input>,
+    /// What each value that a rope turns was before.
+    turned: HashMap<BufferId, BufferId>,
+    out: Vec<(Lowered, Option<usize>)>,
+    layer: Option<usize>,
+}
+
+impl Run<'_> {
+    fn push(&mut self, lowered: Lowered) {
+        self.out.push((lowered, self.layer));
+    }
+
+    /// Makes the value of `id`, where it is not made yet.
+    fn whole(&mut self, id: BufferId) {
+        let Some(input) = self.unmade.remove(&id) else { return };
+        match input.rope {
+            None => self.push(Lowered::Rows { input, add: None, out: id }),
+            Some((rope, head_dim)) => {
+                let x = self.turned.get(&id).copied().unwrap_or(input.x);
+                self.whole(x);
+                self.push(Lowered::Op(Op::Rope { x, rope, head_dim, out: id }));
+            }
+        }
+    }
+
+    /// The value of `id` as far as it is unmade.
+    fn input(&self, id: BufferId) -> Input {
+        self.unmade.get(&id).cloned().unwrap_or(Input::plain(id))
+    }
+
+    /// Leaves `out` unmade as `more` of `x`; where `x` has no room for that, `x` is made first.
+    fn defer(&mut self, x: BufferId, out: BufferId, more: impl Fn(Input) -> Option<Input>) {
+        let input = more(self.input(x)).or_else(|| {
+            self.whole(x);
+            more(Input::plain(x))
+        });
+        // A plain input takes any one step.
+        if let Some(input) = input {
+            self.unmade.insert(out, input);
+        }
+    }
+
+    /// What products multiply.
+    fn product_input(&mut self, x: BufferId) -> Input {
+        let input = self.input(x);
+        let one_way = |gate: Option<Gate>| !matches!(gate, Some(Gate::RowBy(..)));
+        if self.lazy.products && input.rope.is_none() && one_way(input.before) && one_way(input.after) {
+            return input;
+        }
+        self.whole(x);
+        Input::plain(x)
+    }
+
+    fn heads(&mut self, x: BufferId, head_dim: usize) -> Input {
+        let input = self.input(x);
+        let by_head = input.norm.is_none_or(|norm| norm.group == head_dim);
+        let clamped = input.after.is_none_or(|gate| matches!(gate, Gate::Of(Function::Clamp(_))))
+            && input.before.is_none_or(|gate| input.norm.is_none() && matches!(gate, Gate::Of(Function::Clamp(_))));
+        if self.lazy.attention && by_head && clamped && input.scale == 1.0 {
+            return input;
+        }
+        self.whole(x);
+        Input::plain(x)
+    }
+
+    fn small(&mut self, x: BufferId) -> Input {
+        let input = self.input(x);
+        let width = self.plan.buffer(x).width;
+        let normed = input.norm.is_none_or(|norm| norm.group == width);
+        if self.lazy.scan && normed && input.before.is_none() && input.after.is_none() && input.scale == 1.0 {
+            return input;
+        }
+        self.whole(x);
+        Input::plain(x)
+    }
+
+    fn op(&mut self, op: &Op) {
+        match op {
+            Op::RmsNorm { x, weight, group, eps, out } => {
+                let norm = RowNorm { weight: *weight, group: *group, eps: *eps };
+                self.defer(*x, *out, |input| input.with_norm(norm));
+            }
+            Op::Glu { gate, up, activation, out } => {
+                self.whole(*gate);
+                let gate = Gate::By(*gate, Function::Activation(*activation));
+                self.defer(*up, *out, |input| input.with_gate(gate));
+            }
+            Op::ScaleRows { x, gate, out } => {
+                self.whole(*gate);
+                let gate = Gate::RowBy(*gate, Function::Activation(Activation::Sigmoid));
+                self.defer(*x, *out, |input| input.with_gate(gate));
+            }
+            Op::Activate { x, activation, out } => {
+                let gate = Gate::Of(Function::Activation(*activation));
+                self.defer(*x, *out, |input| input.with_gate(gate));
+            }
+            Op::Clamp { x, limit, out } => {
+                self.defer(*x, *out, |input| input.with_gate(Gate::Of(Function::Clamp(*limit))));
+            }
+            Op::SoftCap { x, cap, out } => {
+                self.defer(*x, *out, |input| input.with_gate(Gate::Of(Function::SoftCap(*cap))));
+            }
+            Op::Scale { x, scale, out } => self.defer(*x, *out, |input| input.with_scale(*scale)),
+            Op::Rope { x, rope, head_dim, out } => {
+                self.turned.insert(*out, *x);
+                self.defer(*x, *out, |input| input.with_rope(*rope, *head_dim));
+            }
+            Op::TakeRows { x, out } if self.lazy.one_row => {
+                let input = self.input(*x);
+                self.unmade.insert(*out, input);
+            }
+            Op::Add { x, y, scale, out } => {
+                self.whole(*x);
+                if self.input(*y).rope.is_some() {
+                    self.whole(*y);
+                }
+                let input = self.input(*y);
+                self.push(Lowered::Rows { input, add: Some((*x, *scale)), out: *out });
+            }
+            Op::Linear { x, product } => {
+                let input = self.product_input(*x);
+                self.push(Lowered::Products { input, products: vec![*product], then: Then::Store });
+            }
+            Op::Linears { x, products } => {
+                let input = self.product_input(*x);
+                self.push(Lowered::Products { input, products: products.clone(), then: Then::Store });
+            }
+            Op::LinearGlu { x, gate, up, activation, out } => {
+                let input = self.product_input(*x);
+                let then = Then::Glu { activation: *activation, out: *out };
+                self.push(Lowered::Products { input, products: vec![*gate, *up], then });
+            }
+            Op::LinearAdd { x, weight, bias, residual, scale, out } => {
+                self.whole(*residual);
+                let input = self.product_input(*x);
+                let products = vec![Product { weight: *weight, bias: *bias, out: *out }];
+                let then = Then::Add { residual: *residual, scale: *scale, out: *out };
+                self.push(Lowered::Products { input, products, then });
+            }
+            Op::Attention(op) => {
+                self.whole(op.v);
+                let q = self.heads(op.q, op.head_dim);
+                let k = self.heads(op.k, op.head_dim);
+                self.push(Lowered::Attention { op: *op, q, k });
+            }
+            Op::SelectiveScan(op) => {
+                self.whole(op.x);
+                self.whole(op.dt);
+                let b = self.small(op.b);
+                let c = self.small(op.c);
+                self.push(Lowered::SelectiveScan { op: *op, b, c });
+            }
+            other => {
+                other.inputs().into_iter().for_each(|id| self.whole(id));
+                self.push(Lowered::Op(other.clone()));
+            }
+        }
+    }
+}
