@@ -38,7 +38,8 @@ fn nothing_runs_elsewhere_where_there_is_no_gpu() {
 #[test]
 fn answers_are_those_of_the_cpu() {
     let model = fixture(MODEL);
-    let args = ["generate", &model, "--ids", "1,2,3", "-n", "6", "--temperature", "0", "--exact", "--json", "--backend"];
+    let args =
+        ["generate", &model, "--ids", "1,2,3", "-n", "6", "--temperature", "0", "--exact", "--json", "--backend"];
     let ids = |backend| json(&[&args[..], &[backend]].concat())["ids"].clone();
     assert_eq!(ids("gpu"), ids("cpu"));
 }
