@@ -43,7 +43,7 @@ fn dense_transformers_rounded() {
             let mut executor = rounded(spec, weights);
             let wanted = form.expected().seq;
             for piece in [1, wanted.ids.len()] {
-                let mut state = executor.new_state(wanted.ids.len()).expect("a state");
+                let mut state = pollster::block_on(executor.new_state(wanted.ids.len())).expect("a state");
                 let mut got = vec![];
                 for ids in wanted.ids.chunks(piece) {
                     let outputs: Vec<usize> = (0..ids.len()).collect();
