@@ -70,7 +70,8 @@ pub struct Engine {
     block_rows: Cell<usize>,
     most_rows: usize,
     words: RefCell<Vec<u32>>,
-    /// Where times are kept while they are measured.
+    /// Whether times are measured, and where they are kept.
+    measuring: Cell<bool>,
     profile: RefCell<Option<Rc<Times>>>,
 }
 
@@ -203,6 +204,7 @@ impl Engine {
             block_rows: Cell::new(rows),
             most_rows: rows,
             words: RefCell::default(),
+            measuring: Cell::new(false),
             profile: RefCell::default(),
             gpu,
         })
@@ -491,24 +493,24 @@ impl Engine {
         let end = if want == Want::Hidden { ready.until_hidden } else { ready.table.rows().len() };
         let states: Vec<&[wgpu::BindGroup]> = planes.iter().map(|planes| planes.groups.as_slice()).collect();
         let gpu = &self.gpu;
-        let mut timers = self.profile.borrow().as_ref().map(|_| Timers::new(gpu));
+        let mut timers = self.timers().await?;
         let mut encoder = gpu.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         {
             let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-            ready.table.encode(&mut pass, 0..end, gpu.limits().workgroups, &sizes, &self.step_group, &states, timers.as_mut());
+            ready.table.encode(&mut pass, 0..end, gpu.limits().workgroups, &sizes, &self.step_group, &states, timers.as_mut().map(|t| &mut t.0));
         }
         let (buffer, view) = if want == Want::Hidden { &ready.hidden } else { &ready.logits };
         let bytes = 4 * (outputs.len() * view.stride) as u64;
         if bytes > 0 {
             encoder.copy_buffer_to_buffer(buffer.raw(), 0, self.readback.raw(), 0, bytes);
         }
-        if let (Some(timers), Some(profile)) = (&timers, self.profile.borrow().as_ref()) {
-            timers.resolve(&mut encoder, &profile.resolved, &profile.readback);
+        if let Some((timers, times)) = &timers {
+            timers.resolve(&mut encoder, &times.resolved, &times.readback);
         }
         gpu.queue().submit([encoder.finish()]);
         gpu.check()?;
-        if let Some(timers) = &timers {
-            self.note(timers).await?;
+        if let Some((timers, times)) = &timers {
+            self.note(timers, times).await?;
         }
         if bytes == 0 {
             return Ok(vec![]);
@@ -586,21 +588,31 @@ impl Engine {
     }
 
     /// Switches the measuring of times on, from nothing, or off; where the device has no clock nothing is measured.
-    pub(crate) async fn measure(&self, on: bool) -> crate::Result<()> {
-        let times = if on && self.gpu.has_timestamps() {
-            let resolved = self.gpu.buffer("times", Timers::BYTES, Use::Times).await?;
-            let readback = self.gpu.buffer("times", Timers::BYTES, Use::Readback).await?;
-            Some(Rc::new(Times { resolved, readback, by_kernel: RefCell::default() }))
-        } else {
-            None
+    pub(crate) fn measure(&self, on: bool) {
+        self.measuring.set(on && self.gpu.has_timestamps());
+        *self.profile.borrow_mut() = None;
+    }
+
+    /// Timers for a submit, where times are measured.
+    async fn timers(&self) -> crate::Result<Option<(Timers, Rc<Times>)>> {
+        if !self.measuring.get() {
+            return Ok(None);
+        }
+        let known = self.profile.borrow().clone();
+        let times = match known {
+            Some(times) => times,
+            None => {
+                let resolved = self.gpu.buffer("times", Timers::BYTES, Use::Times).await?;
+                let readback = self.gpu.buffer("times", Timers::BYTES, Use::Readback).await?;
+                Rc::new(Times { resolved, readback, by_kernel: RefCell::default() })
+            }
         };
-        *self.profile.borrow_mut() = times;
-        Ok(())
+        *self.profile.borrow_mut() = Some(times.clone());
+        Ok(Some((Timers::new(&self.gpu), times)))
     }
 
     /// Adds what a submit took.
-    async fn note(&self, timers: &Timers) -> crate::Result<()> {
-        let Some(times) = self.profile.borrow().clone() else { return Ok(()) };
+    async fn note(&self, timers: &Timers, times: &Times) -> crate::Result<()> {
         let taken = timers.read(&self.gpu, &times.readback).await?;
         let mut kept = times.by_kernel.borrow_mut();
         for (op, time) in taken {
