@@ -5,6 +5,8 @@ mod delta;
 mod embed;
 mod input;
 mod product;
+#[cfg(test)]
+mod rig;
 mod rope;
 mod rows;
 mod scan;
