@@ -1,5 +1,8 @@
 //! The gated delta rule: one dispatch for a token; rows in chunks, of which only the states are walked in order.
 
+#[cfg(test)]
+mod test;
+
 use selkie_model::{plan::DeltaRuleOp, spec::DeltaShape};
 
 use crate::{

@@ -1,5 +1,8 @@
 //! Mamba-1's selective scan: one dispatch for a token; rows in chunks, all at once but for what a chunk hands to the next.
 
+#[cfg(test)]
+mod test;
+
 use selkie_model::{plan::SelectiveScanOp, spec::InputRule};
 
 use crate::{
