@@ -28,7 +28,7 @@ pub(crate) fn emit(ctx: &mut Ctx<'_, '_>, lowered: &Lowered) -> Result<()> {
         Lowered::Rows { input, add, out } => rows::emit(ctx, input, *add, *out),
         Lowered::Products { input, products, then } => product::emit(ctx, input, products, then),
         Lowered::Attention { op, q, k } => attention::emit(ctx, op, q, k),
-        Lowered::SelectiveScan { op, b, c } => scan::emit(ctx, op, b, c),
+        Lowered::SelectiveScan { op, dt, b, c } => scan::emit(ctx, op, dt.as_ref(), b, c),
         Lowered::Op(op) => match op {
             Op::Embed { table, scale, out } => embed::emit(ctx, *table, *scale, *out),
             Op::Rope { x, rope, head_dim, out } => rope::emit(ctx, *x, *rope, *head_dim, *out),

@@ -1,7 +1,8 @@
 //! The selective scan against the reference in f64.
 
+use selkie_formats::DType;
 use selkie_model::{
-    plan::{BufferId, Op, SelectiveScanOp, Slot},
+    plan::{BufferId, Op, Product, SelectiveScanOp, Slot},
     spec::InputRule,
 };
 
@@ -22,31 +23,58 @@ struct Case {
 }
 
 impl Case {
+    fn norm(&self, rig: &mut Rig, x: BufferId, width: usize) -> BufferId {
+        let weight = match self.norms {
+            Norms::Without => return x,
+            Norms::Plain => None,
+            Norms::Weighted => Some(rig.vector_between(&[width], 0.5, 1.5)),
+        };
+        let out = rig.buffer(width);
+        rig.op(Op::RmsNorm { x, weight, group: width, eps: 1e-3, out });
+        out
+    }
+
+    /// With step sizes as `dt` makes them, `b` and `c` before their norms.
     #[track_caller]
-    fn check(&self, passes: &[&[usize]]) {
-        let &Self { channels, d_state, input, norms } = self;
-        let mut rig = Rig::new(d_state as u64);
-        let [mut b, mut c] = rig.inputs([d_state, d_state]);
+    fn run(&self, rig: &mut Rig, [dt, b, c]: [BufferId; 3], passes: &[&[usize]], tolerance: f64) -> Dispatches {
+        let &Self { channels, d_state, input, .. } = self;
         let x = rig.input(channels);
-        // Step sizes from a thousandth to four.
-        let dt = rig.input_between(channels, -7.0, 4.0);
         let a = rig.vector_between(&[channels, d_state], -16.0, -0.01);
         let d = rig.vector(&[channels]);
         let state = rig.slot(Slot::Scan { channels, d_state });
-        if !matches!(norms, Norms::Without) {
-            let mut norm = |x: BufferId| {
-                let weight = matches!(norms, Norms::Weighted).then(|| rig.vector(&[d_state]));
-                let out = rig.buffer(d_state);
-                rig.op(Op::RmsNorm { x, weight, group: d_state, eps: 1e-3, out });
-                out
-            };
-            [b, c] = [norm(b), norm(c)];
-        }
+        let [b, c] = [b, c].map(|x| self.norm(rig, x, d_state));
         let out = rig.buffer(channels);
         rig.op(Op::SelectiveScan(SelectiveScanOp { x, dt, b, c, a, d, input, state, out }));
-        let found = rig.check(&[out], passes, 3e-6);
-        let made = if matches!(norms, Norms::Without) { 0 } else { 2 };
-        assert_eq!(found, Dispatches { token: 1, block: 3 + made });
+        rig.check(&[out], passes, tolerance)
+    }
+
+    #[track_caller]
+    fn check(&self, passes: &[&[usize]]) {
+        let mut rig = Rig::new(self.d_state as u64);
+        let [b, c] = rig.inputs([self.d_state, self.d_state]);
+        // Step sizes from a thousandth to four.
+        let dt = rig.input_between(self.channels, -7.0, 4.0);
+        let found = self.run(&mut rig, [dt, b, c], passes, 1e-5);
+        let norms = if matches!(self.norms, Norms::Without) { 0 } else { 2 };
+        assert_eq!(found, Dispatches { token: 1, block: 3 + norms });
+    }
+
+    /// With step sizes that are a product of a short row, which lies beside B and C where it is not `apart`.
+    #[track_caller]
+    fn check_steps(&self, low: usize, dtype: DType, bias: bool, apart: bool) {
+        let mut rig = Rig::new(low as u64);
+        let [mut short, b, c] = rig.inputs([low, self.d_state, self.d_state]);
+        if apart {
+            short = rig.input(low);
+        }
+        let short = self.norm(&mut rig, short, low);
+        let weight = rig.matrix(dtype, &[self.channels, low]);
+        let bias = bias.then(|| rig.vector_between(&[self.channels], -6.0, 3.0));
+        let dt = rig.buffer(self.channels);
+        rig.op(Op::Linear { x: short, product: Product { weight, bias, out: dt } });
+        let found = self.run(&mut rig, [dt, b, c], &[&[1], &[5], &[1], &[1]], 1e-5);
+        let norms = if matches!(self.norms, Norms::Without) { 0 } else { 3 };
+        assert_eq!(found, Dispatches { token: 1 + usize::from(apart), block: 4 + norms });
     }
 }
 
@@ -72,4 +100,14 @@ fn states_of_any_size() {
         let case = Case { channels: 9, d_state, input: InputRule::Euler, norms };
         case.check(&[&[1], &[70], &[1], &[9]]);
     }
+}
+
+#[test]
+fn step_sizes_made_on_the_way() {
+    let case = |channels, d_state, norms| Case { channels, d_state, input: InputRule::Euler, norms };
+    case(150, 16, Norms::Weighted).check_steps(48, DType::F16, true, false);
+    case(70, 8, Norms::Plain).check_steps(256, DType::Q8_0, true, false);
+    case(70, 3, Norms::Without).check_steps(256, DType::Q4_K, false, false);
+    case(33, 16, Norms::Weighted).check_steps(5, DType::F32, false, false);
+    case(33, 16, Norms::Weighted).check_steps(5, DType::F32, true, true);
 }
