@@ -115,10 +115,12 @@ pub enum Lowered {
         /// Keys.
         k: Input,
     },
-    /// Mamba-1's recurrence, B and C as they are made.
+    /// Mamba-1's recurrence, step sizes, B and C as they are made.
     SelectiveScan {
         /// The op.
         op: SelectiveScanOp,
+        /// What the step sizes are the product of, where they are not made yet.
+        dt: Option<(Input, Product)>,
         /// B.
         b: Input,
         /// C.
@@ -200,7 +202,10 @@ impl Lowered {
             Lowered::Attention { op, q, k } => {
                 [q.reads(), k.reads(), vec![op.v]].concat()
             }
-            Lowered::SelectiveScan { op, b, c } => [b.reads(), c.reads(), vec![op.x, op.dt]].concat(),
+            Lowered::SelectiveScan { op, dt, b, c } => {
+                let dt = dt.as_ref().map_or(vec![op.dt], |(input, _)| input.reads());
+                [b.reads(), c.reads(), dt, vec![op.x]].concat()
+            }
             Lowered::Op(op) => op.inputs(),
         }
     }
@@ -236,7 +241,7 @@ pub struct Lazy {
     pub products: bool,
     /// Attention turns and norms queries and keys.
     pub attention: bool,
-    /// The selective scan norms B and C.
+    /// The selective scan makes step sizes and norms B and C.
     pub scan: bool,
     /// The batch is one row, which is the output where there is one.
     pub one_row: bool,
@@ -244,7 +249,7 @@ pub struct Lazy {
 
 /// The plan's dispatches, each with its layer.
 pub fn lower(plan: &Plan, lazy: Lazy) -> Vec<(Lowered, Option<usize>)> {
-    let mut run = Run { plan, lazy, unmade: HashMap::new(), turned: HashMap::new(), out: vec![], layer: None };
+    let mut run = Run { plan, lazy, unmade: HashMap::new(), turned: HashMap::new(), steps: HashMap::new(), out: vec![], layer: None };
     for (op, &layer) in plan.ops.iter().zip(&plan.layer_of) {
         run.layer = layer;
         run.op(op);
@@ -263,6 +268,8 @@ struct Run<'a> {
     unmade: HashMap<BufferId, Input>,
     /// What each value that a rope turns was before.
     turned: HashMap<BufferId, BufferId>,
+    /// Step sizes that selective scans make themselves.
+    steps: HashMap<BufferId, (Input, Product)>,
     out: Vec<(Lowered, Option<usize>)>,
     layer: Option<usize>,
 }
@@ -325,6 +332,13 @@ impl Run<'_> {
         Input::plain(x)
     }
 
+    /// Whether all that reads `id` is a selective scan, for its step sizes.
+    fn only_steps(&self, id: BufferId) -> bool {
+        let mut readers = self.plan.ops.iter().filter(|op| op.inputs().contains(&id));
+        let first = readers.next();
+        readers.next().is_none() && matches!(first, Some(Op::SelectiveScan(op)) if op.dt == id)
+    }
+
     fn small(&mut self, x: BufferId) -> Input {
         let input = self.input(x);
         let width = self.plan.buffer(x).width;
@@ -379,6 +393,10 @@ impl Run<'_> {
                 let input = self.input(*y);
                 self.push(Lowered::Rows { input, add: Some((*x, *scale)), out: *out });
             }
+            Op::Linear { x, product } if self.lazy.scan && self.only_steps(product.out) => {
+                let input = self.small(*x);
+                self.steps.insert(product.out, (input, *product));
+            }
             Op::Linear { x, product } => {
                 let input = self.product_input(*x);
                 self.push(Lowered::Products { input, products: vec![*product], then: Then::Store });
@@ -407,10 +425,13 @@ impl Run<'_> {
             }
             Op::SelectiveScan(op) => {
                 self.whole(op.x);
-                self.whole(op.dt);
+                let dt = self.steps.remove(&op.dt);
+                if dt.is_none() {
+                    self.whole(op.dt);
+                }
                 let b = self.small(op.b);
                 let c = self.small(op.c);
-                self.push(Lowered::SelectiveScan { op: *op, b, c });
+                self.push(Lowered::SelectiveScan { op: *op, dt, b, c });
             }
             other => {
                 other.inputs().into_iter().for_each(|id| self.whole(id));

@@ -1,11 +1,15 @@
 //! The kernels, one folder each: shader, dispatcher, tests against the reference.
 
 mod attention;
+mod delta;
 mod embed;
 mod input;
 mod product;
+#[cfg(test)]
+mod rig;
 mod rope;
 mod rows;
+mod scan;
 mod take_rows;
 
 use selkie_model::plan::Op;
@@ -24,10 +28,11 @@ pub(crate) fn emit(ctx: &mut Ctx<'_, '_>, lowered: &Lowered) -> Result<()> {
         Lowered::Rows { input, add, out } => rows::emit(ctx, input, *add, *out),
         Lowered::Products { input, products, then } => product::emit(ctx, input, products, then),
         Lowered::Attention { op, q, k } => attention::emit(ctx, op, q, k),
-        Lowered::SelectiveScan { op, .. } => Err(unknown("selective_scan", op.state.0)),
+        Lowered::SelectiveScan { op, dt, b, c } => scan::emit(ctx, op, dt.as_ref(), b, c),
         Lowered::Op(op) => match op {
             Op::Embed { table, scale, out } => embed::emit(ctx, *table, *scale, *out),
             Op::Rope { x, rope, head_dim, out } => rope::emit(ctx, *x, *rope, *head_dim, *out),
+            Op::DeltaRule(op) => delta::emit(ctx, op),
             Op::TakeRows { x, out } => take_rows::emit(ctx, *x, *out),
             other => Err(unknown(other.name(), 0)),
         },
