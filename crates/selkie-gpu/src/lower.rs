@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use selkie_model::{
     WeightId,
-    plan::{AttentionOp, BufferId, Op, Plan, Product, SelectiveScanOp},
+    plan::{AttentionOp, BufferId, Mamba3Op, Op, Plan, Product, SelectiveScanOp},
     spec::Activation,
 };
 
@@ -85,6 +85,28 @@ pub enum Then {
     },
 }
 
+/// How a head's results of all ranks become one, with ops between that nobody else reads:
+/// `out[h] = Σ out_weight[h, r] · activation(gate_weight[h, r] · gate[h]) · norm(x[h, r])`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RankGate {
+    /// `[rows, n_heads · rank · head_dim]`.
+    pub x: BufferId,
+    /// `[rows, n_heads · head_dim]`.
+    pub gate: BufferId,
+    /// `[n_heads, rank, head_dim]`.
+    pub gate_weight: WeightId,
+    /// `[n_heads, rank, head_dim]`.
+    pub out_weight: WeightId,
+    /// Of each head and rank.
+    pub norm: Option<RowNorm>,
+    /// Of the gates.
+    pub activation: Activation,
+    /// Width of a head.
+    pub head_dim: usize,
+    /// `[rows, n_heads · head_dim]`.
+    pub out: BufferId,
+}
+
 /// What is dispatched.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Lowered {
@@ -124,6 +146,17 @@ pub enum Lowered {
         /// C.
         c: Input,
     },
+    /// Mamba-3's recurrence, B and C as they are made.
+    Mamba3 {
+        /// The op.
+        op: Mamba3Op,
+        /// B.
+        b: Input,
+        /// C.
+        c: Input,
+    },
+    /// Ranks become one.
+    RankGate(RankGate),
     /// An op as it is.
     Op(Op),
 }
@@ -197,10 +230,10 @@ impl Lowered {
                 };
                 input.reads().into_iter().chain(residual).collect()
             }
-            Lowered::Attention { op, q, k } => {
-                [q.reads(), k.reads(), vec![op.v]].concat()
-            }
+            Lowered::Attention { op, q, k } => [q.reads(), k.reads(), vec![op.v]].concat(),
             Lowered::SelectiveScan { op, b, c } => [b.reads(), c.reads(), vec![op.x, op.dt]].concat(),
+            Lowered::Mamba3 { op, b, c } => [b.reads(), c.reads(), vec![op.x, op.dt, op.a, op.trap, op.angle]].concat(),
+            Lowered::RankGate(op) => vec![op.x, op.gate],
             Lowered::Op(op) => op.inputs(),
         }
     }
@@ -215,6 +248,8 @@ impl Lowered {
             },
             Lowered::Attention { op, .. } => vec![op.out],
             Lowered::SelectiveScan { op, .. } => vec![op.out],
+            Lowered::Mamba3 { op, .. } => vec![op.out],
+            Lowered::RankGate(op) => vec![op.out],
             Lowered::Op(op) => op.outputs(),
         }
     }
@@ -244,10 +279,13 @@ pub struct Lazy {
 
 /// The plan's dispatches, each with its layer.
 pub fn lower(plan: &Plan, lazy: Lazy) -> Vec<(Lowered, Option<usize>)> {
-    let mut run = Run { plan, lazy, unmade: HashMap::new(), turned: HashMap::new(), out: vec![], layer: None };
-    for (op, &layer) in plan.ops.iter().zip(&plan.layer_of) {
+    let mut reads = HashMap::new();
+    plan.ops.iter().flat_map(Op::inputs).for_each(|id| *reads.entry(id).or_insert(0) += 1);
+    let mut run = Run { plan, lazy, reads, unmade: HashMap::new(), turned: HashMap::new(), out: vec![], layer: None };
+    let mut at = 0;
+    while let Some(&layer) = plan.layer_of.get(at) {
         run.layer = layer;
-        run.op(op);
+        at += run.ops(&plan.ops[at..]);
     }
     // Callers read the hidden rows and the logits themselves.
     for kept in [plan.hidden, plan.logits] {
@@ -260,6 +298,8 @@ pub fn lower(plan: &Plan, lazy: Lazy) -> Vec<(Lowered, Option<usize>)> {
 struct Run<'a> {
     plan: &'a Plan,
     lazy: Lazy,
+    /// How many ops read each buffer.
+    reads: HashMap<BufferId, usize>,
     unmade: HashMap<BufferId, Input>,
     /// What each value that a rope turns was before.
     turned: HashMap<BufferId, BufferId>,
@@ -334,6 +374,29 @@ impl Run<'_> {
         }
         self.whole(x);
         Input::plain(x)
+    }
+
+    /// B or C of Mamba-3, which its kernels norm in groups.
+    fn grouped(&mut self, x: BufferId, group: usize) -> Input {
+        let input = self.input(x);
+        let normed = input.norm.is_none_or(|norm| norm.group == group);
+        if normed && input.before.is_none() && input.after.is_none() && input.scale == 1.0 && input.rope.is_none() {
+            return input;
+        }
+        self.whole(x);
+        Input::plain(x)
+    }
+
+    /// Lowers the first of `ops`, or as many as make one dispatch; says how many.
+    fn ops(&mut self, ops: &[Op]) -> usize {
+        if let Some((op, n)) = rank_gate(ops, |id| self.reads.get(&id) == Some(&1)) {
+            self.whole(op.x);
+            self.whole(op.gate);
+            self.push(Lowered::RankGate(op));
+            return n;
+        }
+        self.op(&ops[0]);
+        1
     }
 
     fn op(&mut self, op: &Op) {
@@ -412,10 +475,47 @@ impl Run<'_> {
                 let c = self.small(op.c);
                 self.push(Lowered::SelectiveScan { op: *op, b, c });
             }
+            Op::Mamba3(op) => {
+                [op.x, op.dt, op.a, op.trap, op.angle].into_iter().for_each(|id| self.whole(id));
+                let b = self.grouped(op.b, op.shape.d_state);
+                let c = self.grouped(op.c, op.shape.d_state);
+                self.push(Lowered::Mamba3 { op: *op, b, c });
+            }
             other => {
                 other.inputs().into_iter().for_each(|id| self.whole(id));
                 self.push(Lowered::Op(other.clone()));
             }
         }
     }
+}
+
+/// Ranks' gates, with a norm of the results or without, and the way back: as one, and how many ops that are.
+fn rank_gate(ops: &[Op], once: impl Fn(BufferId) -> bool) -> Option<(RankGate, usize)> {
+    let [Op::RankExpand { x: gate, weight: gate_weight, head_dim, out: expanded }, rest @ ..] = ops else {
+        return None;
+    };
+    let (norm, rest) = match rest {
+        [Op::RmsNorm { x, weight, group, eps, out }, rest @ ..] if group == head_dim && once(*out) => {
+            (Some((*x, *out, RowNorm { weight: *weight, group: *group, eps: *eps })), rest)
+        }
+        _ => (None, rest),
+    };
+    let [Op::Glu { gate: by, up, activation, out: gated }, Op::RankReduce { x, weight, head_dim: same, out }, ..] =
+        rest
+    else {
+        return None;
+    };
+    let chained = by == expanded && x == gated && same == head_dim && norm.is_none_or(|norm| norm.1 == *up);
+    let alone = once(*expanded) && once(*gated) && up != expanded;
+    let made = RankGate {
+        x: norm.map_or(*up, |norm| norm.0),
+        gate: *gate,
+        gate_weight: *gate_weight,
+        out_weight: *weight,
+        norm: norm.map(|norm| norm.2),
+        activation: *activation,
+        head_dim: *head_dim,
+        out: *out,
+    };
+    (chained && alone).then_some((made, 3 + usize::from(norm.is_some())))
 }

@@ -28,3 +28,10 @@ fn dense_transformers_exactly() {
         println!("{name}: {:?}", started.elapsed());
     }
 }
+
+#[test]
+fn mamba3_models_exactly() {
+    for name in ["ssm-mamba3-siso", "ssm-mamba3-mimo", "ssm-mamba3-mimo-normed"] {
+        selkie_suite::run(name, &exact);
+    }
+}

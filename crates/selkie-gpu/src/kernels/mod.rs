@@ -3,7 +3,9 @@
 mod attention;
 mod embed;
 mod input;
+mod mamba3;
 mod product;
+mod ranks;
 mod rope;
 mod rows;
 mod take_rows;
@@ -25,10 +27,14 @@ pub(crate) fn emit(ctx: &mut Ctx<'_, '_>, lowered: &Lowered) -> Result<()> {
         Lowered::Products { input, products, then } => product::emit(ctx, input, products, then),
         Lowered::Attention { op, q, k } => attention::emit(ctx, op, q, k),
         Lowered::SelectiveScan { op, .. } => Err(unknown("selective_scan", op.state.0)),
+        Lowered::Mamba3 { op, b, c } => mamba3::emit(ctx, op, b, c),
+        Lowered::RankGate(op) => ranks::gate(ctx, op),
         Lowered::Op(op) => match op {
             Op::Embed { table, scale, out } => embed::emit(ctx, *table, *scale, *out),
             Op::Rope { x, rope, head_dim, out } => rope::emit(ctx, *x, *rope, *head_dim, *out),
             Op::TakeRows { x, out } => take_rows::emit(ctx, *x, *out),
+            Op::RankExpand { x, weight, head_dim, out } => ranks::expand(ctx, *x, *weight, *head_dim, *out),
+            Op::RankReduce { x, weight, head_dim, out } => ranks::reduce(ctx, *x, *weight, *head_dim, *out),
             other => Err(unknown(other.name(), 0)),
         },
     }
