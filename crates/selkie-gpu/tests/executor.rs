@@ -35,3 +35,13 @@ fn mamba3_models_exactly() {
         selkie_suite::run(name, &exact);
     }
 }
+
+/// With activations rounded to 8 bits and caches to f16: near what the reference says.
+#[test]
+fn dense_transformers_rounded() {
+    let rounded = |spec: ModelSpec, weights: LoadedWeights| -> Box<dyn Executor> {
+        let options = RunOptions { max_positions: 4096, ..RunOptions::default() };
+        Box::new(pollster::block_on(GpuExecutor::new(gpu(), &spec, weights, &options)).expect("an executor"))
+    };
+    selkie_suite::run("k256-llama", &rounded);
+}
