@@ -107,6 +107,32 @@ pub struct RankGate {
     pub out: BufferId,
 }
 
+/// Queries, keys and values of latent attention, head by head: `q = [k_up · q_nope | rope(q_rope)]`, `k = [c | rope(k_rope)]`, and
+/// `v = c`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Latent {
+    /// `[rows, n_heads · nope_dim]`.
+    pub q_nope: BufferId,
+    /// `[n_heads, rank, nope_dim]`.
+    pub k_up: WeightId,
+    /// Query heads.
+    pub n_heads: usize,
+    /// Before it is turned, `[rows, n_heads · rope_dim]`.
+    pub q_rope: BufferId,
+    /// Before it is turned, `[rows, rope_dim]`.
+    pub k_rope: BufferId,
+    /// The rotary embedding.
+    pub rope: usize,
+    /// With its norm, `[rows, rank]`.
+    pub c: Input,
+    /// `[rows, n_heads · (rank + rope_dim)]`.
+    pub q: BufferId,
+    /// `[rows, rank + rope_dim]`.
+    pub k: BufferId,
+    /// `[rows, rank]`.
+    pub v: BufferId,
+}
+
 /// What is dispatched.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Lowered {
@@ -154,6 +180,21 @@ pub enum Lowered {
         b: Input,
         /// C.
         c: Input,
+    },
+    /// What latent attention reads.
+    Latent(Latent),
+    /// Attention, and each head's matrix times its results.
+    HeadAttention {
+        /// The op.
+        op: AttentionOp,
+        /// Queries.
+        q: Input,
+        /// Keys.
+        k: Input,
+        /// `[n_heads, out, v_head_dim]`.
+        weight: WeightId,
+        /// `[rows, n_heads · out]`.
+        out: BufferId,
     },
     /// Ranks become one.
     RankGate(RankGate),
@@ -249,6 +290,8 @@ impl Lowered {
             Lowered::Attention { op, .. } => vec![op.out],
             Lowered::SelectiveScan { op, .. } => vec![op.out],
             Lowered::Mamba3 { op, .. } => vec![op.out],
+            Lowered::Latent(op) => vec![op.q, op.k, op.v],
+            Lowered::HeadAttention { out, .. } => vec![*out],
             Lowered::RankGate(op) => vec![op.out],
             Lowered::Op(op) => op.outputs(),
         }
@@ -395,8 +438,59 @@ impl Run<'_> {
             self.push(Lowered::RankGate(op));
             return n;
         }
+        if let Some(op) = self.latent(ops) {
+            self.whole(op.q_nope);
+            self.whole(op.q_rope);
+            self.whole(op.k_rope);
+            self.unmade.remove(&op.v);
+            self.push(Lowered::Latent(op));
+            return 3;
+        }
+        if let [Op::Attention(op), Op::HeadLinear { x, weight, out, .. }, ..] = ops {
+            // One row at a time is not kept for callers in between, and nobody else reads it.
+            if self.lazy.attention && *x == op.out && self.reads.get(x) == Some(&1) && op.sinks.is_none() {
+                self.whole(op.v);
+                let q = self.heads(op.q, op.head_dim);
+                let k = self.heads(op.k, op.head_dim);
+                self.push(Lowered::HeadAttention { op: *op, q, k, weight: *weight, out: *out });
+                return 2;
+            }
+        }
         self.op(&ops[0]);
         1
+    }
+
+    /// What latent attention reads, where one dispatch makes all of it.
+    fn latent(&self, ops: &[Op]) -> Option<Latent> {
+        let [Op::HeadLinear { x: q_nope, weight: k_up, n_heads, out: up }, queries, keys, ..] = ops else {
+            return None;
+        };
+        let Op::JoinHeads { a, b: q_rope, n_heads: same, out: q } = queries else { return None };
+        let Op::JoinHeads { a: c, b: k_rope, n_heads: 1, out: k } = keys else { return None };
+        let chained = self.lazy.attention && a == up && same == n_heads && self.reads.get(up) == Some(&1);
+        let turned = |id: &BufferId| {
+            let input = self.unmade.get(id)?;
+            let (rope, _) = input.rope?;
+            let plain = Input { rope: None, ..input.clone() }.is_plain();
+            plain.then_some((input.x, rope))
+        };
+        let ((q_rope, rope), (k_rope, other)) = (turned(q_rope)?, turned(k_rope)?);
+        let value = self.unmade.get(c)?.clone();
+        let normed = value.norm.is_some_and(|norm| norm.group == self.plan.buffer(*c).width);
+        let plain = normed && Input { norm: None, ..value.clone() }.is_plain();
+        let made = Latent {
+            q_nope: *q_nope,
+            k_up: *k_up,
+            n_heads: *n_heads,
+            q_rope,
+            k_rope,
+            rope,
+            c: value,
+            q: *q,
+            k: *k,
+            v: *c,
+        };
+        (chained && plain && rope == other).then_some(made)
     }
 
     fn op(&mut self, op: &Op) {
