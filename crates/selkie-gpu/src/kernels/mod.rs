@@ -7,9 +7,9 @@ mod heads;
 mod input;
 mod mamba3;
 mod product;
+mod ranks;
 #[cfg(test)]
 mod rig;
-mod ranks;
 mod rope;
 mod rows;
 mod scan;
