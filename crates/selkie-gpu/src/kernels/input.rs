@@ -1,9 +1,11 @@
 //! What `input.wgsl` is given: the bindings, defines and constants of an [`Input`].
 
+use selkie_model::plan::BufferId;
+
 use crate::{
     Result,
     compile::{Ctx, View},
-    kernels::Binds,
+    kernels::{Binds, rows},
     lower::{Function, Gate, Input},
     table::Ref,
 };
@@ -18,8 +20,6 @@ pub(crate) struct Constants {
     pub before: [u32; 2],
     /// Offset and stride of the second.
     pub after: [u32; 2],
-    /// Whether the norm's weight is as long as a row.
-    pub whole_weight: u32,
     /// Of the norm.
     pub eps: f32,
     /// Multiplies the result.
@@ -36,19 +36,21 @@ pub(crate) fn bind(ctx: &mut Ctx<'_, '_>, binds: &mut Binds, input: &Input) -> R
     binds.read("X", x.of());
     let (before, before_c) = gate(ctx, binds, "BEFORE", input.before)?;
     let (after, after_c) = gate(ctx, binds, "AFTER", input.after)?;
-    let (mut group, mut eps, mut whole_weight) = (x.width, 0.0, 0);
+    let (mut group, mut eps) = (x.width, 0.0);
     if let Some(norm) = input.norm {
         (group, eps) = (norm.group, norm.eps);
         binds.set("NORM", 1);
         if let Some(weight) = norm.weight {
             let len: usize = ctx.needed.shape(weight).iter().product();
-            whole_weight = u32::from(len == x.width);
+            if len == x.width {
+                binds.set("WHOLE_WEIGHT", 1);
+            }
             let weight = ctx.vector(weight);
             binds.read("NORM_WEIGHT", weight);
             binds.set("NORM_WEIGHT", 1);
         }
     }
-    Ok(Constants { group, x, before, after, whole_weight, eps, scale: input.scale, before_c, after_c })
+    Ok(Constants { group, x, before, after, eps, scale: input.scale, before_c, after_c })
 }
 
 fn gate(ctx: &Ctx<'_, '_>, binds: &mut Binds, name: &str, gate: Option<Gate>) -> Result<([u32; 2], f32)> {
@@ -93,4 +95,23 @@ impl From<View> for Target {
     fn from(view: View) -> Self {
         Self { of: view.of(), offset: view.offset, stride: view.stride }
     }
+}
+
+/// Offset and stride of each of `ids` in one buffer: the place where they all are, or copies of them in scratch buffer
+/// `scratch` where they are apart.
+pub(crate) fn together(ctx: &mut Ctx<'_, '_>, ids: &[BufferId], scratch: usize) -> Result<(Ref, Vec<[usize; 2]>)> {
+    let views: Vec<View> = ids.iter().map(|&id| ctx.view(id)).collect::<Result<_>>()?;
+    if views.iter().all(|view| view.place == views[0].place) {
+        return Ok((views[0].of(), views.iter().map(|view| [view.offset, view.stride]).collect()));
+    }
+    let width: usize = views.iter().map(|view| view.width.next_multiple_of(4)).sum();
+    let of = ctx.scratch(scratch, 4 * (ctx.max_rows * width) as u64);
+    let mut at = vec![];
+    let mut offset = 0;
+    for (&id, view) in ids.iter().zip(&views) {
+        rows::emit_to(ctx, &Input::plain(id), None, Target { of, offset, stride: width }, view.rows)?;
+        at.push([offset, width]);
+        offset += view.width.next_multiple_of(4);
+    }
+    Ok((of, at))
 }
