@@ -29,43 +29,23 @@ fn dense_transformers_exactly() {
     }
 }
 
-/// Those whose recurrences are Mamba-2's or short convolutions.
+/// Those without mixtures of experts.
 #[test]
 fn recurrent_models_exactly() {
-    let names = [
-        "bamba",
-        "falcon-h1",
-        "falcon-h1-normed",
-        "granitehybrid-dense",
-        "k256-mamba2",
-        "lfm2",
-        "mamba2-g1",
-        "mamba2-g2",
-        "nemotron-h",
-        "ssm-mamba2",
-    ];
-    for name in names {
+    let mixed = ["granitemoehybrid", "jamba", "lfm2-moe", "nemotron-h-moe", "qwen3next", "qwen3next-dense"];
+    for name in selkie_suite::RECURRENT.iter().filter(|name| !mixed.contains(name)) {
         let started = std::time::Instant::now();
         selkie_suite::run(name, &exact);
         println!("{name}: {:?}", started.elapsed());
     }
 }
 
-/// Those without Mamba-1.
 #[test]
 fn hybrids_of_mbjs_exactly() {
-    let kinds = ["at-", "m2-", "m3-", "train-at", "train-m2", "train-m3", "hy-jamba"];
-    for name in selkie_suite::MBJS.iter().filter(|name| kinds.iter().any(|kind| name.starts_with(kind))) {
+    for name in selkie_suite::MBJS {
         let started = std::time::Instant::now();
         selkie_suite::run_mbjs(name, &exact);
         println!("{name}: {:?}", started.elapsed());
-    }
-}
-
-#[test]
-fn mamba3_models_exactly() {
-    for name in ["ssm-mamba3-siso", "ssm-mamba3-mimo", "ssm-mamba3-mimo-normed"] {
-        selkie_suite::run(name, &exact);
     }
 }
 
