@@ -160,6 +160,8 @@ pub struct Row {
     pub grid: Grid,
     /// Runs only where this size is at least so much.
     pub from: Option<(Of, u32)>,
+    /// Runs only where this size is below so much.
+    pub until: Option<(Of, u32)>,
 }
 
 /// The sizes of one sequence in a batch.
@@ -282,6 +284,9 @@ impl Table {
     }
 
     /// Writes rows `range` into a pass. `step` is group 1 of kernels without a state; `states[s]` has one for each slot.
+    ///
+    /// Rows that run once a sequence and follow each other run for one sequence after the other, so that what they leave in
+    /// scratch buffers is the sequence's own.
     pub fn encode(
         &self,
         pass: &mut wgpu::ComputePass<'_>,
@@ -292,11 +297,15 @@ impl Table {
         states: &[&[wgpu::BindGroup]],
         mut timers: Option<&mut Timers>,
     ) {
-        for ready in &self.rows[range] {
-            let row = &ready.row;
-            let runs = if row.each == Each::Batch { 1 } else { sequences.len() };
-            for (s, sizes) in sequences[..runs].iter().enumerate() {
-                if row.from.is_some_and(|(of, least)| sizes.get(of) < least) {
+        for rows in self.rows[range].chunk_by(|a, b| a.row.each == Each::Sequence && b.row.each == Each::Sequence) {
+            let runs = if rows[0].row.each == Each::Batch { 1 } else { sequences.len() };
+            for ((s, sizes), ready) in
+                sequences[..runs].iter().enumerate().flat_map(|s| rows.iter().map(move |r| (s, r)))
+            {
+                let row = &ready.row;
+                let few = row.from.is_some_and(|(of, least)| sizes.get(of) < least);
+                let many = row.until.is_some_and(|(of, end)| sizes.get(of) >= end);
+                if few || many {
                     continue;
                 }
                 let [x, y, z] = match row.grid {

@@ -2,6 +2,8 @@
 
 mod attention;
 mod delta;
+mod conv;
+mod cssd;
 mod embed;
 mod heads;
 mod input;
@@ -13,6 +15,7 @@ mod rig;
 mod rope;
 mod rows;
 mod scan;
+mod ssd;
 mod take_rows;
 
 use selkie_model::plan::Op;
@@ -40,6 +43,11 @@ pub(crate) fn emit(ctx: &mut Ctx<'_, '_>, lowered: &Lowered) -> Result<()> {
             Op::Embed { table, scale, out } => embed::emit(ctx, *table, *scale, *out),
             Op::Rope { x, rope, head_dim, out } => rope::emit(ctx, *x, *rope, *head_dim, *out),
             Op::DeltaRule(op) => delta::emit(ctx, op),
+            Op::CausalConv { x, weight, bias, silu, state, out } => {
+                conv::emit(ctx, *x, (*weight, *bias), *silu, *state, *out)
+            }
+            Op::Ssd(op) => ssd::emit(ctx, op),
+            Op::Cssd(op) => cssd::emit(ctx, op),
             Op::TakeRows { x, out } => take_rows::emit(ctx, *x, *out),
             Op::JoinHeads { a, b, n_heads, out } => heads::join(ctx, *a, *b, *n_heads, *out),
             Op::HeadLinear { x, weight, n_heads, out } => heads::linear(ctx, *x, *weight, *n_heads, *out),
