@@ -271,7 +271,10 @@ impl Lowered {
                 };
                 input.reads().into_iter().chain(residual).collect()
             }
-            Lowered::Attention { op, q, k } => [q.reads(), k.reads(), vec![op.v]].concat(),
+            Lowered::Attention { op, q, k } | Lowered::HeadAttention { op, q, k, .. } => {
+                [q.reads(), k.reads(), vec![op.v]].concat()
+            }
+            Lowered::Latent(op) => vec![op.q_nope, op.q_rope, op.k_rope, op.c.x],
             Lowered::SelectiveScan { op, b, c } => [b.reads(), c.reads(), vec![op.x, op.dt]].concat(),
             Lowered::Mamba3 { op, b, c } => [b.reads(), c.reads(), vec![op.x, op.dt, op.a, op.trap, op.angle]].concat(),
             Lowered::RankGate(op) => vec![op.x, op.gate],

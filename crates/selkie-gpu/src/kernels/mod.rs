@@ -7,6 +7,8 @@ mod input;
 mod mamba3;
 mod product;
 mod ranks;
+#[cfg(test)]
+mod rig;
 mod rope;
 mod rows;
 mod take_rows;
