@@ -163,10 +163,12 @@ pub enum Lowered {
         /// Keys.
         k: Input,
     },
-    /// Mamba-1's recurrence, B and C as they are made.
+    /// Mamba-1's recurrence, step sizes, B and C as they are made.
     SelectiveScan {
         /// The op.
         op: SelectiveScanOp,
+        /// What the step sizes are the product of, where they are not made yet.
+        dt: Option<(Input, Product)>,
         /// B.
         b: Input,
         /// C.
@@ -275,7 +277,10 @@ impl Lowered {
                 [q.reads(), k.reads(), vec![op.v]].concat()
             }
             Lowered::Latent(op) => vec![op.q_nope, op.q_rope, op.k_rope, op.c.x],
-            Lowered::SelectiveScan { op, b, c } => [b.reads(), c.reads(), vec![op.x, op.dt]].concat(),
+            Lowered::SelectiveScan { op, dt, b, c } => {
+                let dt = dt.as_ref().map_or(vec![op.dt], |(input, _)| input.reads());
+                [b.reads(), c.reads(), dt, vec![op.x]].concat()
+            }
             Lowered::Mamba3 { op, b, c } => [b.reads(), c.reads(), vec![op.x, op.dt, op.a, op.trap, op.angle]].concat(),
             Lowered::RankGate(op) => vec![op.x, op.gate],
             Lowered::Op(op) => op.inputs(),
@@ -317,7 +322,7 @@ pub struct Lazy {
     pub products: bool,
     /// Attention turns and norms queries and keys.
     pub attention: bool,
-    /// The selective scan norms B and C.
+    /// The selective scan makes step sizes and norms B and C.
     pub scan: bool,
     /// The batch is one row, which is the output where there is one.
     pub one_row: bool,
@@ -327,7 +332,8 @@ pub struct Lazy {
 pub fn lower(plan: &Plan, lazy: Lazy) -> Vec<(Lowered, Option<usize>)> {
     let mut reads = HashMap::new();
     plan.ops.iter().flat_map(Op::inputs).for_each(|id| *reads.entry(id).or_insert(0) += 1);
-    let mut run = Run { plan, lazy, reads, unmade: HashMap::new(), turned: HashMap::new(), out: vec![], layer: None };
+    let (unmade, turned, steps) = (HashMap::new(), HashMap::new(), HashMap::new());
+    let mut run = Run { plan, lazy, reads, unmade, turned, steps, out: vec![], layer: None };
     let mut at = 0;
     while let Some(&layer) = plan.layer_of.get(at) {
         run.layer = layer;
@@ -349,6 +355,8 @@ struct Run<'a> {
     unmade: HashMap<BufferId, Input>,
     /// What each value that a rope turns was before.
     turned: HashMap<BufferId, BufferId>,
+    /// Step sizes that selective scans make themselves.
+    steps: HashMap<BufferId, (Input, Product)>,
     out: Vec<(Lowered, Option<usize>)>,
     layer: Option<usize>,
 }
@@ -409,6 +417,13 @@ impl Run<'_> {
         }
         self.whole(x);
         Input::plain(x)
+    }
+
+    /// Whether all that reads `id` is a selective scan, for its step sizes.
+    fn only_steps(&self, id: BufferId) -> bool {
+        let mut readers = self.plan.ops.iter().filter(|op| op.inputs().contains(&id));
+        let first = readers.next();
+        readers.next().is_none() && matches!(first, Some(Op::SelectiveScan(op)) if op.dt == id)
     }
 
     fn small(&mut self, x: BufferId) -> Input {
@@ -539,6 +554,10 @@ impl Run<'_> {
                 let input = self.input(*y);
                 self.push(Lowered::Rows { input, add: Some((*x, *scale)), out: *out });
             }
+            Op::Linear { x, product } if self.lazy.scan && self.only_steps(product.out) => {
+                let input = self.small(*x);
+                self.steps.insert(product.out, (input, *product));
+            }
             Op::Linear { x, product } => {
                 let input = self.product_input(*x);
                 self.push(Lowered::Products { input, products: vec![*product], then: Then::Store });
@@ -567,10 +586,13 @@ impl Run<'_> {
             }
             Op::SelectiveScan(op) => {
                 self.whole(op.x);
-                self.whole(op.dt);
+                let dt = self.steps.remove(&op.dt);
+                if dt.is_none() {
+                    self.whole(op.dt);
+                }
                 let b = self.small(op.b);
                 let c = self.small(op.c);
-                self.push(Lowered::SelectiveScan { op: *op, b, c });
+                self.push(Lowered::SelectiveScan { op: *op, dt, b, c });
             }
             Op::Mamba3(op) => {
                 [op.x, op.dt, op.a, op.trap, op.angle].into_iter().for_each(|id| self.whole(id));

@@ -137,10 +137,8 @@ impl<'a> Needed<'a> {
             return Ok(known);
         }
         let weight = self.spec.weights.get(key.pieces[0].weight);
-        let format = Format::of(dtype).ok_or_else(|| Error::Op {
-            op: weight.name.clone(),
-            what: format!("{dtype} has no decoder on the GPU"),
-        })?;
+        let format = Format::of(dtype)
+            .ok_or_else(|| Error::Op { op: weight.name.clone(), what: format!("{dtype} has no decoder on the GPU") })?;
         let cols = weight.row_len();
         let rows = key.pieces.iter().map(Piece::device_rows).sum();
         let row_words = format.row_words(cols);
@@ -208,7 +206,7 @@ impl<'a> Needed<'a> {
             vectors.push(Bound::all(&buffer));
         }
         let grids = if self.matrices.iter().any(|m| m.format.needs_grids()) {
-            let words: Vec<u32> = vec![0];
+            let words = crate::quant::grids();
             let buffer = gpu.buffer("grids", 4 * words.len() as u64, Use::Storage).await?;
             gpu.queue().write_buffer(buffer.raw(), 0, bytemuck::cast_slice(&words));
             Some(Bound::all(&buffer))

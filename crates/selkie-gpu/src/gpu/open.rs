@@ -57,6 +57,22 @@ pub async fn devices() -> Vec<Found> {
     adapters().await.into_iter().map(describe).collect()
 }
 
+/// Whether a search for hardware can find any. Where it cannot, drivers need not be loaded, which takes longer than a small
+/// model's answer: on Linux every GPU has a file that its driver opens.
+fn hardware_is_possible() -> bool {
+    const DRIVERS: [&str; 7] = ["dri", "nvidia", "nvhost", "dxg", "kgsl", "mali", "pvr"];
+    if !cfg!(target_os = "linux") {
+        return true;
+    }
+    match std::fs::read_dir("/dev") {
+        Ok(files) => files.flatten().any(|file| {
+            let name = file.file_name();
+            DRIVERS.iter().any(|driver| name.to_string_lossy().starts_with(driver))
+        }),
+        Err(_) => true,
+    }
+}
+
 fn limits(limits: &wgpu::Limits) -> Limits {
     Limits {
         binding: limits.max_storage_buffer_binding_size,
@@ -105,6 +121,9 @@ impl Gpu {
     /// # Errors
     /// Where there is none, none of that name, or it cannot be opened.
     pub async fn open(options: &GpuOptions) -> Result<Gpu> {
+        if options.device.is_none() && !options.software && !hardware_is_possible() {
+            return Err(Error::NoAdapter(String::new()));
+        }
         let adapter = choose(adapters().await, options)?;
         let info = adapter.get_info();
         let fail = |what: String| Error::Open { device: info.name.clone(), what };
@@ -140,7 +159,8 @@ impl Gpu {
             }
         };
         let uncaptured = report(&failure);
-        device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| uncaptured(Failure::Reported(error.to_string()))));
+        device
+            .on_uncaptured_error(Arc::new(move |error: wgpu::Error| uncaptured(Failure::Reported(error.to_string()))));
         let lost = report(&failure);
         device.set_device_lost_callback(move |reason, message| {
             let message = message.trim();
@@ -198,10 +218,13 @@ fn choose(found: Vec<wgpu::Adapter>, options: &GpuOptions) -> Result<wgpu::Adapt
 
 /// A shader module: unchecked where the device is native.
 pub(super) fn module(gpu: &Gpu, name: &str, text: &str) -> wgpu::ShaderModule {
-    let descriptor =
-        wgpu::ShaderModuleDescriptor { label: Some(name), source: wgpu::ShaderSource::Wgsl(text.into()) };
+    let descriptor = wgpu::ShaderModuleDescriptor { label: Some(name), source: wgpu::ShaderSource::Wgsl(text.into()) };
     if gpu.flavours().unchecked {
-        let checks = wgpu::ShaderRuntimeChecks { bounds_checks: false, force_loop_bounding: false, ..wgpu::ShaderRuntimeChecks::checked() };
+        let checks = wgpu::ShaderRuntimeChecks {
+            bounds_checks: false,
+            force_loop_bounding: false,
+            ..wgpu::ShaderRuntimeChecks::checked()
+        };
         // SAFETY: the shaders are this crate's own, validated, and tests run every one of them; indices come from tables
         // that the same code makes, and loops end by their counters.
         unsafe { gpu.device().create_shader_module_trusted(descriptor, checks) }

@@ -14,7 +14,6 @@ struct Params {
     group: u32,
     before_offset: u32,
     after_offset: u32,
-    whole_weight: u32,
     eps: f32,
     scale: f32,
     before_c: f32,
@@ -30,19 +29,20 @@ struct Params {
 #if B_OTHER
 @group(0) @binding(B_OTHER) var<storage, read> other: array<f32>; // [width]: the residual, or gates
 #endif
-#if MAKES_INPUT
-@group(0) @binding(B_X) var<storage, read> x: array<f32>; // [cols]
+#if MAKES_INPUT && !DOT8
+#define INPUTS array<f32>
 #else
-@group(0) @binding(B_X) var<storage, read> x: array<vec4<f32>>; // [cols / 4]
+#define INPUTS array<vec4<f32>>
 #endif
+@group(0) @binding(B_X) var<storage, read> x: INPUTS; // [cols]
 #if B_BEFORE
-@group(0) @binding(B_BEFORE) var<storage, read> before: array<f32>; // [cols]
+@group(0) @binding(B_BEFORE) var<storage, read> before: INPUTS; // [cols]
 #endif
 #if B_AFTER
-@group(0) @binding(B_AFTER) var<storage, read> after: array<f32>; // [cols]
+@group(0) @binding(B_AFTER) var<storage, read> after: INPUTS; // [cols]
 #endif
 #if B_NORM_WEIGHT
-@group(0) @binding(B_NORM_WEIGHT) var<storage, read> norm_weight: array<f32>; // [cols] or [group]
+@group(0) @binding(B_NORM_WEIGHT) var<storage, read> norm_weight: INPUTS; // [cols] or [group]
 #endif
 @group(0) @binding(B_WEIGHTS4) var<storage, read> weights4: array<vec4<u32>>; // [rows, row_words / 4]
 @group(0) @binding(B_WEIGHTS) var<storage, read> weights: array<u32>; // the same
@@ -65,14 +65,7 @@ fn quad_of_x(i: u32) -> vec4<f32> {
 }
 #endif
 
-#if FORMAT_FLOAT
-// Eight values of a row times the input's.
-fn part(base: u32, i: u32) -> f32 {
-    let w = octet(base, i);
-    return dot(w.lo, quad_of_x(2u * i)) + dot(w.hi, quad_of_x(2u * i + 1u));
-}
-#define PARTS ((p.cols + 7u) / 8u)
-#elif DOT8
+#if DOT8
 fn part(base: u32, g: u32) -> f32 {
     let w = group(base, p.groups, g);
     let q0 = made[3u * g];
@@ -92,29 +85,7 @@ fn part(base: u32, g: u32) -> f32 {
 }
 #define PARTS p.groups
 #else
-fn part(base: u32, g: u32) -> f32 {
-    let w = group(base, p.groups, g);
-    var lo = 0.0;
-    var hi = 0.0;
-    var all_lo = vec4<f32>();
-    var all_hi = vec4<f32>();
-    for (var i = 0u; i < 4u; i++) {
-        let xl = quad_of_x(g * 8u + i);
-        let xh = quad_of_x(g * 8u + 4u + i);
-        lo += dot(vec4<f32>(unpack4xI8(w.lo[i])), xl);
-        hi += dot(vec4<f32>(unpack4xI8(w.hi[i])), xh);
-#if FORMAT_OFFSETS
-        all_lo += xl;
-        all_hi += xh;
-#endif
-    }
-    var sum = w.d.x * lo + w.d.y * hi;
-#if FORMAT_OFFSETS
-    sum += w.m.x * dot(all_lo, vec4<f32>(1.0)) + w.m.y * dot(all_hi, vec4<f32>(1.0));
-#endif
-    return sum;
-}
-#define PARTS p.groups
+#include "kernels/product/part.wgsl"
 #endif
 
 // The sum of LANES neighbours.
@@ -180,7 +151,18 @@ fn main(
         let base = select(0u, row, there) * p.row_words;
         var even = 0.0;
         var odd = 0.0;
-        for (var i = lane; i < PARTS; i += LANES) {
+        var i = lane;
+        // Two steps at once: more reads are on their way.
+        for (; i + LANES < PARTS; i += 2u * LANES) {
+            let next = i + LANES;
+            let a = part(base, i);
+            let b = part(base + p.row_words, i);
+            let c = part(base, next);
+            let d = part(base + p.row_words, next);
+            even += a + c;
+            odd += b + d;
+        }
+        if i < PARTS {
             even += part(base, i);
             odd += part(base + p.row_words, i);
         }
