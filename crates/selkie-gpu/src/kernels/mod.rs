@@ -1,6 +1,7 @@
 //! The kernels, one folder each: shader, dispatcher, tests against the reference.
 
 mod attention;
+mod conv;
 mod delta;
 mod embed;
 mod heads;
@@ -40,6 +41,9 @@ pub(crate) fn emit(ctx: &mut Ctx<'_, '_>, lowered: &Lowered) -> Result<()> {
             Op::Embed { table, scale, out } => embed::emit(ctx, *table, *scale, *out),
             Op::Rope { x, rope, head_dim, out } => rope::emit(ctx, *x, *rope, *head_dim, *out),
             Op::DeltaRule(op) => delta::emit(ctx, op),
+            Op::CausalConv { x, weight, bias, silu, state, out } => {
+                conv::emit(ctx, *x, (*weight, *bias), *silu, *state, *out)
+            }
             Op::TakeRows { x, out } => take_rows::emit(ctx, *x, *out),
             Op::JoinHeads { a, b, n_heads, out } => heads::join(ctx, *a, *b, *n_heads, *out),
             Op::HeadLinear { x, weight, n_heads, out } => heads::linear(ctx, *x, *weight, *n_heads, *out),
