@@ -31,7 +31,7 @@ fn dense_transformers_exactly() {
 
 #[test]
 fn mamba3_models_exactly() {
-    for name in ["ssm-mamba3-siso", "ssm-mamba3-mimo", "ssm-mamba3-mimo-normed"] {
+    for name in ["ssm-mamba3-siso", "ssm-mamba3-mimo", "ssm-mamba3-mimo-normed", "ssm-mamba3-attention"] {
         selkie_suite::run(name, &exact);
     }
 }
