@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use selkie_model::{
     WeightId,
     plan::{AttentionOp, BufferId, Op, Plan, Product, SelectiveScanOp},
-    spec::Activation,
+    spec::{Activation, Mixture},
 };
 
 /// A row of values, made of another: gate, norm, gate, scale, in this order, each where it is.
@@ -124,6 +124,17 @@ pub enum Lowered {
         /// C.
         c: Input,
     },
+    /// `out = residual + scale · mixture(input)`, or the mixture alone.
+    Mixture {
+        /// What routers and experts multiply.
+        input: Input,
+        /// The experts.
+        mixture: Mixture,
+        /// What the result is added to, and its factor.
+        add: Option<(BufferId, f32)>,
+        /// Where to.
+        out: BufferId,
+    },
     /// An op as it is.
     Op(Op),
 }
@@ -189,7 +200,9 @@ impl Lowered {
     /// The buffers that it reads.
     pub fn reads(&self) -> Vec<BufferId> {
         match self {
-            Lowered::Rows { input, add, .. } => input.reads().into_iter().chain(add.map(|a| a.0)).collect(),
+            Lowered::Rows { input, add, .. } | Lowered::Mixture { input, add, .. } => {
+                input.reads().into_iter().chain(add.map(|a| a.0)).collect()
+            }
             Lowered::Products { input, then, .. } => {
                 let residual = match then {
                     Then::Add { residual, .. } => Some(*residual),
@@ -208,7 +221,7 @@ impl Lowered {
     /// The buffers that it writes.
     pub fn writes(&self) -> Vec<BufferId> {
         match self {
-            Lowered::Rows { out, .. } => vec![*out],
+            Lowered::Rows { out, .. } | Lowered::Mixture { out, .. } => vec![*out],
             Lowered::Products { products, then, .. } => match then {
                 Then::Store => products.iter().map(|p| p.out).collect(),
                 Then::Glu { out, .. } | Then::Add { out, .. } => vec![*out],
@@ -244,8 +257,17 @@ pub struct Lazy {
 
 /// The plan's dispatches, each with its layer.
 pub fn lower(plan: &Plan, lazy: Lazy) -> Vec<(Lowered, Option<usize>)> {
-    let mut run = Run { plan, lazy, unmade: HashMap::new(), turned: HashMap::new(), out: vec![], layer: None };
-    for (op, &layer) in plan.ops.iter().zip(&plan.layer_of) {
+    let mut run = Run {
+        plan,
+        lazy,
+        unmade: HashMap::new(),
+        turned: HashMap::new(),
+        read: reads(plan),
+        out: vec![],
+        layer: None,
+    };
+    let ops = sum_early(plan, &run.read);
+    for (op, &layer) in ops.iter().zip(&plan.layer_of) {
         run.layer = layer;
         run.op(op);
     }
@@ -257,12 +279,57 @@ pub fn lower(plan: &Plan, lazy: Lazy) -> Vec<(Lowered, Option<usize>)> {
     run.out
 }
 
+/// How often each buffer is read, by callers too.
+fn reads(plan: &Plan) -> HashMap<BufferId, usize> {
+    let mut reads = HashMap::new();
+    let by_ops = plan.ops.iter().flat_map(Op::inputs);
+    by_ops.chain([plan.hidden, plan.logits]).for_each(|id| *reads.entry(id).or_default() += 1);
+    reads
+}
+
+/// The ops, but for sums of a mixture and the block beside it: `x + scale · (y + shared)` becomes `(x + scale · y) + scale ·
+/// shared`, each sum where its summand is made.
+fn sum_early(plan: &Plan, read: &HashMap<BufferId, usize>) -> Vec<Op> {
+    let mut ops = plan.ops.clone();
+    let mut mixtures = HashMap::new();
+    let once = |id: BufferId| read.get(&id) == Some(&1);
+    for at in 1..ops.len() {
+        if let Op::Mixture { out, .. } = ops[at - 1] {
+            mixtures.insert(out, at - 1);
+        }
+        let Op::Add { x: stream, y: both, scale, out: to } = ops[at] else { continue };
+        let y = match &ops[at - 1] {
+            Op::LinearAdd { residual: y, scale: 1.0, out, .. } if *out == both => *y,
+            Op::Add { x: y, scale: 1.0, out, .. } if *out == both => *y,
+            _ => continue,
+        };
+        let Some(&mixture) = mixtures.get(&y) else { continue };
+        // What is added to must be there before the mixture is.
+        let there = !ops[mixture..at].iter().any(|op| op.outputs().contains(&stream));
+        if !once(both) || !once(y) || !there {
+            continue;
+        }
+        match &mut ops[at - 1] {
+            Op::LinearAdd { residual: x, scale: factor, out, .. } | Op::Add { x, scale: factor, out, .. } => {
+                (*x, *factor, *out) = (both, scale, to);
+            }
+            _ => {}
+        }
+        // As many ops as before, all of one layer.
+        ops.remove(at);
+        ops.insert(mixture + 1, Op::Add { x: stream, y, scale, out: both });
+    }
+    ops
+}
+
 struct Run<'a> {
     plan: &'a Plan,
     lazy: Lazy,
     unmade: HashMap<BufferId, Input>,
     /// What each value that a rope turns was before.
     turned: HashMap<BufferId, BufferId>,
+    /// How often each buffer is read.
+    read: HashMap<BufferId, usize>,
     out: Vec<(Lowered, Option<usize>)>,
     layer: Option<usize>,
 }
@@ -325,6 +392,13 @@ impl Run<'_> {
         Input::plain(x)
     }
 
+    /// Whether the last thing pushed is a mixture whose result `y` nobody reads but who adds it to `x`.
+    fn mixture_before(&self, x: BufferId, y: BufferId) -> bool {
+        let last = self.out.last();
+        let own = last.is_some_and(|l| matches!(l.0, Lowered::Mixture { add: None, out, .. } if out == y));
+        own && x != y && !self.unmade.contains_key(&x) && self.read.get(&y) == Some(&1)
+    }
+
     fn small(&mut self, x: BufferId) -> Input {
         let input = self.input(x);
         let width = self.plan.buffer(x).width;
@@ -371,6 +445,11 @@ impl Run<'_> {
                 let input = self.input(*x);
                 self.unmade.insert(*out, input);
             }
+            Op::Add { x, y, scale, out } if self.mixture_before(*x, *y) => {
+                if let Some((Lowered::Mixture { add, out: to, .. }, _)) = self.out.last_mut() {
+                    (*add, *to) = (Some((*x, *scale)), *out);
+                }
+            }
             Op::Add { x, y, scale, out } => {
                 self.whole(*x);
                 if self.input(*y).rope.is_some() {
@@ -378,6 +457,10 @@ impl Run<'_> {
                 }
                 let input = self.input(*y);
                 self.push(Lowered::Rows { input, add: Some((*x, *scale)), out: *out });
+            }
+            Op::Mixture { x, mixture, out } => {
+                let input = self.product_input(*x);
+                self.push(Lowered::Mixture { input, mixture: *mixture, add: None, out: *out });
             }
             Op::Linear { x, product } => {
                 let input = self.product_input(*x);

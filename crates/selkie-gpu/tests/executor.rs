@@ -28,3 +28,15 @@ fn dense_transformers_exactly() {
         println!("{name}: {:?}", started.elapsed());
     }
 }
+
+/// What needs no op but attention's and mixtures' own.
+const MIXTURES: &[&str] = &["mixtral", "granitemoe", "olmoe", "qwen2moe-shared", "qwen3moe", "qwen3moe-sparse", "k256-qwen3moe", "gptoss"];
+
+#[test]
+fn mixtures_exactly() {
+    for name in MIXTURES {
+        let started = std::time::Instant::now();
+        selkie_suite::run(name, &exact);
+        println!("{name}: {:?}", started.elapsed());
+    }
+}

@@ -84,7 +84,7 @@ pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, together: &Together, th
 }
 
 /// Invocations that go down one row: no more than there are groups in it, and none that would idle much.
-fn lanes(groups: usize, subgroup: Option<u32>) -> usize {
+pub(crate) fn lanes(groups: usize, subgroup: Option<u32>) -> usize {
     let most = subgroup.map_or(32, |size| (size as usize).min(32));
     let mut lanes = most;
     while lanes > 4 && groups <= lanes / 2 {

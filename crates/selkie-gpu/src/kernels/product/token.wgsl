@@ -48,9 +48,7 @@ struct Params {
 @group(0) @binding(B_GRIDS) var<storage, read> grids: array<u32>;
 #endif
 #include "quant/FORMAT.wgsl"
-
-const THREADS = 256u;
-var<workgroup> partial: array<f32, THREADS>;
+#include "kernels/product/lanes.wgsl"
 
 #if SHARED_X
 #include "kernels/product/input_row.wgsl"
@@ -59,64 +57,6 @@ fn quad_of_x(i: u32) -> vec4<f32> {
     return x[p.x_offset / 4u + i];
 }
 #endif
-
-// The lane's share of a row's sum.
-fn share(row: u32, lane: u32) -> f32 {
-    let base = row * p.row_words;
-    var sum = 0.0;
-#if FORMAT_FLOAT
-    for (var i = lane; i < (COLS + 3u) / 4u; i += LANES) {
-        sum += dot(quad(base, i), quad_of_x(i));
-    }
-#else
-    for (var g = lane; g < GROUPS; g += LANES) {
-        let w = group(base, GROUPS, g);
-        var lo = 0.0;
-        var hi = 0.0;
-#if FORMAT_OFFSETS
-        var all_lo = vec4<f32>();
-        var all_hi = vec4<f32>();
-#endif
-        for (var i = 0u; i < 4u; i++) {
-            let xl = quad_of_x(g * 8u + i);
-            let xh = quad_of_x(g * 8u + 4u + i);
-            lo += dot(vec4<f32>(unpack4xI8(w.lo[i])), xl);
-            hi += dot(vec4<f32>(unpack4xI8(w.hi[i])), xh);
-#if FORMAT_OFFSETS
-            all_lo += xl;
-            all_hi += xh;
-#endif
-        }
-        sum += w.d.x * lo + w.d.y * hi;
-#if FORMAT_OFFSETS
-        sum += w.m.x * dot(all_lo, vec4<f32>(1.0)) + w.m.y * dot(all_hi, vec4<f32>(1.0));
-#endif
-    }
-#endif
-    return sum;
-}
-
-// The sum of the shares of LANES neighbours.
-fn together(thread: u32, value: f32) -> f32 {
-#if SUBGROUP
-    var sum = value;
-    for (var step_over = LANES / 2u; step_over > 0u; step_over >>= 1u) {
-        sum += subgroupShuffleXor(sum, step_over);
-    }
-    return sum;
-#else
-    workgroupBarrier();
-    partial[thread] = value;
-    workgroupBarrier();
-    for (var half = LANES / 2u; half > 0u; half >>= 1u) {
-        if thread % LANES < half {
-            partial[thread] += partial[thread + half];
-        }
-        workgroupBarrier();
-    }
-    return partial[thread / LANES * LANES];
-#endif
-}
 
 fn with_bias(row: u32, sum: f32) -> f32 {
 #if B_BIAS
