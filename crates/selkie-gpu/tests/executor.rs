@@ -29,6 +29,16 @@ fn dense_transformers_exactly() {
     }
 }
 
+/// With activations rounded to 8 bits and caches to f16: near what the reference says.
+#[test]
+fn dense_transformers_rounded() {
+    let rounded = |spec: ModelSpec, weights: LoadedWeights| -> Box<dyn Executor> {
+        let options = RunOptions { max_positions: 4096, ..RunOptions::default() };
+        Box::new(pollster::block_on(GpuExecutor::new(gpu(), &spec, weights, &options)).expect("an executor"))
+    };
+    selkie_suite::run("k256-llama", &rounded);
+}
+
 /// What needs no op but attention's and mixtures' own.
 const MIXTURES: &[&str] = &["mixtral", "granitemoe", "olmoe", "qwen2moe-shared", "qwen3moe", "qwen3moe-sparse", "k256-qwen3moe", "gptoss"];
 

@@ -6,44 +6,18 @@ use std::{
     rc::Rc,
 };
 
-use selkie_cpu::{CpuExecutor, CpuOptions};
-use selkie_model::{Batch, Executor, ModelSpec, OpTime, Sequence, Want, reference::Reference};
+use selkie_model::{Batch, Executor, ModelSpec, OpTime, Sequence, Want};
 
-use crate::{Error, ModelFiles, Opened, Result, Session, TextSide, finite};
-
-/// What runs the model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Backend {
-    /// The fastest that is there; never a software adapter.
-    #[default]
-    Auto,
-    /// SIMD and threads.
-    Cpu,
-    /// WebGPU.
-    Gpu,
-    /// The specification in plain loops: slow, and right.
-    Reference,
-}
-
-impl std::str::FromStr for Backend {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        match name {
-            "auto" => Ok(Backend::Auto),
-            "cpu" => Ok(Backend::Cpu),
-            "gpu" => Ok(Backend::Gpu),
-            "reference" => Ok(Backend::Reference),
-            _ => Err(format!("`{name}` is none of auto, cpu, gpu, reference")),
-        }
-    }
-}
+use crate::{Backend, Error, ModelFiles, Opened, Result, Session, TextSide, backend, finite};
 
 /// How a model is opened.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     /// What runs it.
     pub backend: Backend,
+    /// Which GPU, by a part of its name or its number in the list of devices; the first where `None`. Only for
+    /// [`Backend::Gpu`].
+    pub device: Option<String>,
     /// Threads of the CPU executor; as many as there are cores where `None`.
     pub threads: Option<usize>,
     /// f32 activations and caches, for comparison with references.
@@ -78,21 +52,11 @@ impl Model {
     /// # Errors
     /// As there.
     pub fn from_opened(opened: Opened, options: &OpenOptions) -> Result<Self> {
-        if options.backend == Backend::Gpu {
-            let what = "there is no GPU executor in this build yet; `--backend cpu` runs the model on the processor";
-            return Err(Error::Backend(what.into()));
-        }
         let spec = opened.spec()?;
         let named = |error| Error::Checkpoint { file: opened.files.name.clone(), error };
         let weights = pollster::block_on(spec.weights.load(&opened.checkpoint)).map_err(named)?;
         finite::warn(&opened, &spec.weights, &weights);
-        let executor: Box<dyn Executor> = match options.backend {
-            Backend::Reference => Box::new(Reference::<f64>::new(spec.clone(), weights)),
-            _ => {
-                let cpu = CpuOptions { threads: options.threads, exact: options.exact };
-                Box::new(CpuExecutor::new(&spec, weights, &cpu).map_err(named)?)
-            }
-        };
+        let executor = backend::executor(&opened.files.name, &spec, weights, options)?;
         let opened = Rc::new(opened);
         Ok(Self { text: TextSide::new(opened.clone()), opened, spec, executor, id: OnceCell::new() })
     }

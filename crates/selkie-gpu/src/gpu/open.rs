@@ -94,7 +94,7 @@ fn flavours(adapter: &wgpu::Adapter, features: wgpu::Features) -> Flavours {
         subgroup: subgroups.then_some(info.subgroup_max_size),
         f16,
         cooperative: cooperative && f16 && tiles.iter().any(halves),
-        packed_dot: info.device_type != wgpu::DeviceType::Cpu,
+        packed_dot: true,
         unchecked: info.backend != wgpu::Backend::BrowserWebGpu,
     }
 }

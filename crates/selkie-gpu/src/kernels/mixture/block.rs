@@ -117,8 +117,8 @@ impl Slice<'_> {
         binds.read("CHOICES", Ref::Scratch(scratch::CHOICES));
         let sorted = ctx.scratch(scratch::SORTED, 4 * (self.list + self.rows * self.m.n_used) as u64);
         binds.write("SORTED", sorted);
-        binds.set("EXPERTS", self.m.n_experts);
-        binds.set("USED", self.m.n_used);
+        binds.set("EXPERTS", format!("{}u", self.m.n_experts));
+        binds.set("USED", format!("{}u", self.m.n_used));
         binds.set("TILE_T", format!("{}u", self.tile));
         let params = [self.first, self.rows, self.list].map(|word| word as u32).to_vec();
         let grid = Grid::Line(Count::fixed(1));
@@ -138,7 +138,7 @@ impl Slice<'_> {
         let matrix = ctx.needed.get(part.matrix).clone();
         binds.read("SORTED", Ref::Scratch(scratch::SORTED));
         binds.matrix(&matrix, part.matrix, part.chunk);
-        binds.set("USED", self.m.n_used);
+        binds.set("USED", format!("{}u", self.m.n_used));
         binds.set("TILE_T", format!("{}u", self.tile));
         let sizes = [
             matrix.cols,
@@ -173,7 +173,7 @@ impl Slice<'_> {
             binds.read("RESIDUAL", view.of());
             residual = [view.offset, view.stride];
         }
-        binds.set("USED", self.m.n_used);
+        binds.set("USED", format!("{}u", self.m.n_used));
         let sizes = [self.first, self.rows, out.width, out.offset, out.stride, residual[0], residual[1]];
         let scale = add.map_or(1.0, |add| add.1);
         let params = [&sizes.map(|size| size as u32)[..], &[scale.to_bits()]].concat();

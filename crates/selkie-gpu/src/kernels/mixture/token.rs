@@ -9,7 +9,7 @@ use crate::{
     kernels::{
         Binds,
         input::{self, Target},
-        product::lanes,
+        product::{Made, lanes, parts},
         rows,
     },
     lower::{Gate, Input},
@@ -38,20 +38,19 @@ pub(super) fn emit(
     let (scores, _) = scores(ctx, input, m, out.rows)?;
     let small = Small::new(ctx, m);
     let offset = (2 * m.n_used).next_multiple_of(4);
-    let stride = m.d_ff.next_multiple_of(4);
-    // What reads groups of 32 may read past the last row.
-    let bytes = 4 * (offset + m.n_used * stride + 32) as u64;
+    let stride = m.d_ff.next_multiple_of(8);
+    let bytes = 4 * (offset + m.n_used * stride) as u64;
     let hidden = Hidden { of: ctx.scratch(scratch::HIDDEN, bytes), offset, stride };
     let mut first = true;
     for wide in wide(ctx, m)? {
         let of = if wide.stage == "gates" { ctx.scratch(scratch::GATES, bytes) } else { hidden.of };
         let target = Hidden { of, ..hidden };
         let gates = (wide.stage == "gated").then_some(Ref::Scratch(scratch::GATES));
-        let mut made = None;
+        let mut before = None;
         for part in &wide.parts {
             // Every buffer of hidden values has the experts in front; the last product reads those of the first.
             let up = Up { m, wide: &wide, part, target: &target, gates, scores, small: &small };
-            up.emit(ctx, input, &mut made, out, first || wide.stage == "gated")?;
+            up.emit(ctx, input, &mut before, out, first || wide.stage == "gated")?;
             first = false;
         }
     }
@@ -70,28 +69,29 @@ struct Up<'a> {
 }
 
 impl Up<'_> {
-    /// Where the input does not fit into workgroup memory, or has too many parts, it is made before, into `made`.
+    /// Where the input does not fit into workgroup memory, or has too many parts, it is made before, into `before`.
     fn emit(
         &self,
         ctx: &mut Ctx<'_, '_>,
         input: &Input,
-        made: &mut Option<Ref>,
+        before: &mut Option<Ref>,
         out: View,
         write_routes: bool,
     ) -> Result<()> {
         let (m, part) = (self.m, self.part);
         let matrix = ctx.needed.get(part.matrix).clone();
-        let groups = matrix.cols.div_ceil(32);
         let expert_groups = m.routing.groups.map_or(0, |groups| groups.n_groups);
-        let shared = 16 * 9 * groups + 4 * THREADS + 16 * m.n_experts.div_ceil(4) + 4 * (m.n_used + expert_groups) + 64;
+        let beside = 16 * m.n_experts.div_ceil(4) + 4 * (m.n_used + expert_groups);
+        let mut made = Made::of(ctx, matrix.format, input, matrix.cols, beside);
         let more = [self.small.of.is_some(), self.gates.is_some(), matrix.format.needs_grids()];
         let buffers = 4 + more.into_iter().filter(|&more| more).count() + bindings(input);
-        let limits = ctx.target.limits;
-        let fits = shared <= limits.workgroup_memory as usize && buffers <= limits.storage_buffers as usize;
-        if !fits && !input.is_plain() && made.is_none() {
+        if buffers > ctx.target.limits.storage_buffers as usize {
+            made = Made::Before;
+        }
+        if made == Made::Before && !input.is_plain() && before.is_none() {
             let of = ctx.scratch(scratch::INPUT, 4 * matrix.cols.next_multiple_of(32) as u64);
             rows::emit_to(ctx, input, None, Target { of, offset: 0, stride: matrix.cols }, out.rows)?;
-            *made = Some(of);
+            *before = Some(of);
         }
         let mut binds = Binds::new(ctx.defines());
         binds.write("HIDDEN", self.target.of);
@@ -102,9 +102,10 @@ impl Up<'_> {
         if let Some(gates) = self.gates {
             binds.read("GATES", gates);
         }
-        let c = match *made {
-            Some(made) => {
-                binds.read("X", made);
+        let c = match *before {
+            Some(before) => {
+                binds.read("X", before);
+                made = Made::Before;
                 None
             }
             None => Some(input::bind(ctx, &mut binds, input)?),
@@ -113,18 +114,15 @@ impl Up<'_> {
         let gating = bind_gating(&mut binds, m, self.small);
         route_defines(&mut binds, m);
         binds.set("STAGE", self.wide.stage);
-        let lanes = lanes(groups, ctx.target.flavours.subgroup);
-        binds.set("LANES", lanes);
-        binds.set("GROUPS", groups);
-        binds.set("COLS", matrix.cols);
-        if fits {
-            binds.set("SHARED_X", 1);
-        }
+        let lanes = lanes(parts(matrix.format, matrix.cols), ctx.target.flavours.subgroup);
+        binds.set("LANES", format!("{lanes}u"));
+        made.define(&mut binds, matrix.cols);
         let expert_rows = self.wide.expert_rows;
-        let per_pass = THREADS / lanes * if self.wide.stage == "pairs" { 2 } else { 1 };
-        let per_group = (m.n_used * expert_rows).div_ceil(WORKGROUPS).next_multiple_of(per_pass);
+        let per_group = (m.n_used * expert_rows).div_ceil(WORKGROUPS).next_multiple_of(2 * THREADS / lanes);
         let per_slot = expert_rows.div_ceil(per_group);
-        let sizes = [part.first, part.rows, matrix.row_words, expert_rows, per_group, per_slot].map(|size| size as u32);
+        let groups = matrix.cols.div_ceil(32);
+        let sizes =
+            [matrix.cols, groups, part.first, part.rows, matrix.row_words, expert_rows, per_group, per_slot].map(|s| s as u32);
         let of_input = match &c {
             Some(c) => [
                 c.x.offset as u32,
@@ -137,7 +135,7 @@ impl Up<'_> {
                 c.before_c.to_bits(),
                 c.after_c.to_bits(),
             ],
-            None => [0; 9],
+            None => [0, 1, 0, 0, 0, 0, 1.0f32.to_bits(), 0, 0],
         };
         let target = [u32::from(write_routes), self.target.offset as u32, self.target.stride as u32];
         let scale = [m.routing.scale.to_bits()];
@@ -156,15 +154,18 @@ fn bindings(input: &Input) -> usize {
     1 + by(input.before) + by(input.after) + usize::from(norm)
 }
 
+/// Quads that an invocation holds at most while it rounds an input.
+const MOST_EACH: usize = 16;
+
 /// The last products. Each dispatch adds the experts that are in its part.
 fn down(ctx: &mut Ctx<'_, '_>, m: &Mixture, hidden: &Hidden, add: Option<(View, f32)>, out: View) -> Result<()> {
     let d_model = out.width;
+    let cols = m.n_used * hidden.stride;
     for (at, part) in stack(ctx, m.down, d_model)?.into_iter().enumerate() {
         let matrix = ctx.needed.get(part.matrix).clone();
-        let groups = matrix.cols.div_ceil(32);
         let mut binds = Binds::new(ctx.defines());
         binds.write("OUT", out.of());
-        binds.read("HIDDEN", hidden.of);
+        binds.read("X", hidden.of);
         let (mut residual, mut scale) = (0, 1.0);
         if let Some((view, factor)) = add {
             scale = factor;
@@ -180,25 +181,34 @@ fn down(ctx: &mut Ctx<'_, '_>, m: &Mixture, hidden: &Hidden, add: Option<(View, 
             binds.read("BIAS", bias);
         }
         binds.matrix(&matrix, part.matrix, part.chunk);
-        let lanes = lanes(m.n_used * groups, ctx.target.flavours.subgroup);
-        binds.set("LANES", lanes);
-        binds.set("GROUPS", groups);
-        binds.set("COLS", matrix.cols);
-        binds.set("USED", m.n_used);
-        let per_group = d_model.div_ceil(WORKGROUPS).next_multiple_of(THREADS / lanes);
+        let plain = Input::plain(ctx.plan.hidden);
+        let made = match Made::of(ctx, matrix.format, &plain, cols, 8 * m.n_used) {
+            Made::Bytes if cols.div_ceil(4 * THREADS) <= MOST_EACH => Made::Bytes,
+            // In f32 it is read where it lies.
+            _ => Made::Before,
+        };
+        made.define(&mut binds, cols);
+        let parts_of = |cols: usize| parts(matrix.format, cols);
+        let lanes = lanes(m.n_used * parts_of(m.d_ff), ctx.target.flavours.subgroup);
+        binds.set("LANES", format!("{lanes}u"));
+        binds.set("USED", format!("{}u", m.n_used));
+        let per_group = d_model.div_ceil(WORKGROUPS).next_multiple_of(2 * THREADS / lanes);
         let sizes = [
+            cols,
+            cols.div_ceil(32),
             part.first,
             part.rows,
             matrix.row_words,
             per_group,
             d_model,
+            m.d_ff,
             hidden.offset,
-            hidden.stride,
+            parts_of(hidden.stride),
             out.offset,
             residual,
         ]
         .map(|size| size as u32);
-        let params = [&sizes[..], &[scale.to_bits()]].concat();
+        let params = [&sizes[..], &[scale.to_bits(), 1.0f32.to_bits()]].concat();
         let grid = Grid::Line(Count::new(d_model.div_ceil(per_group), out.count(), 1));
         let made = row("experts' sum of a row", "kernels/mixture/token_down.wgsl", binds.defines);
         ctx.push(Row { params, bindings: binds.list, grid, ..made });

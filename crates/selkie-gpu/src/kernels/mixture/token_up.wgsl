@@ -4,6 +4,8 @@
 #include "kernels/common.wgsl"
 
 struct Params {
+    cols: u32,
+    groups: u32,
     first: u32, // the stack's row that the chunk starts with
     rows: u32, // the chunk's rows
     row_words: u32,
@@ -38,19 +40,19 @@ struct Params {
 #if B_GATES
 @group(0) @binding(B_GATES) var<storage, read> gates: array<f32>; // as hidden
 #endif
-#if SHARED_X
-@group(0) @binding(B_X) var<storage, read> x: array<f32>; // [COLS]
+#if MAKES_INPUT
+@group(0) @binding(B_X) var<storage, read> x: array<f32>; // [cols]
 #else
-@group(0) @binding(B_X) var<storage, read> x: array<vec4<f32>>; // [COLS / 4]
+@group(0) @binding(B_X) var<storage, read> x: array<vec4<f32>>; // [cols / 4]
 #endif
 #if B_BEFORE
-@group(0) @binding(B_BEFORE) var<storage, read> before: array<f32>; // [COLS]
+@group(0) @binding(B_BEFORE) var<storage, read> before: array<f32>; // [cols]
 #endif
 #if B_AFTER
-@group(0) @binding(B_AFTER) var<storage, read> after: array<f32>; // [COLS]
+@group(0) @binding(B_AFTER) var<storage, read> after: array<f32>; // [cols]
 #endif
 #if B_NORM_WEIGHT
-@group(0) @binding(B_NORM_WEIGHT) var<storage, read> norm_weight: array<f32>; // [COLS] or [group]
+@group(0) @binding(B_NORM_WEIGHT) var<storage, read> norm_weight: array<f32>; // [cols] or [group]
 #endif
 @group(0) @binding(B_WEIGHTS4) var<storage, read> weights4: array<vec4<u32>>; // [rows, row_words / 4]
 @group(0) @binding(B_WEIGHTS) var<storage, read> weights: array<u32>; // the same
@@ -61,14 +63,6 @@ struct Params {
 #include "kernels/product/lanes.wgsl"
 #include "kernels/mixture/route.wgsl"
 #include "kernels/mixture/gating.wgsl"
-
-#if SHARED_X
-#include "kernels/product/input_row.wgsl"
-#else
-fn quad_of_x(i: u32) -> vec4<f32> {
-    return x[p.x_offset / 4u + i];
-}
-#endif
 
 fn score(e: u32) -> f32 {
     return scores[e];
@@ -91,19 +85,13 @@ fn store(slot: u32, e: u32, i: u32, sum: f32, second: f32) {
 #else
     hidden[at] = gating(up_with_bias(e, i, sum), 1.0);
 #endif
-    // Whoever reads in fours finds zeros.
+    // Whoever reads whole parts finds zeros.
     if i + 1u == p.d_ff {
         for (var j = p.d_ff; j < p.hidden_stride; j++) {
             hidden[at - i + j] = 0.0;
         }
     }
 }
-
-#if STAGE == pairs
-const STEP = 2u;
-#else
-const STEP = 1u;
-#endif
 
 @compute @workgroup_size(256)
 fn main(
@@ -126,24 +114,41 @@ fn main(
         return;
     }
     let e = workgroupUniformLoad(&chosen[slot]);
-#if SHARED_X
+#if MAKES_INPUT
     make_input(thread);
 #endif
     let first = (index - 1u) % p.per_slot * p.per_group;
     let lane = thread % LANES;
-    for (var r = 0u; r < p.per_group; r += STEP * (THREADS / LANES)) {
-        let at = first + r + STEP * (thread / LANES);
-        // The row in the chunk: past its end also where the expert's row is before the chunk.
+    // Two rows are an invocation's: in turns they are a gate and its up.
+    for (var r = 0u; r < p.per_group; r += 2u * (THREADS / LANES)) {
+        let at = first + r + 2u * (thread / LANES);
+        // The row in the chunk; past its end also where the expert's row is before the chunk.
         let row = e * p.expert_rows + at - p.first;
-        let there = at < p.expert_rows && row < p.rows;
-        let safe = select(0u, row, there);
-        let sum = together(thread, share(safe, lane));
-        var second = 0.0;
+        let has_even = at < p.expert_rows && row < p.rows;
+        let has_odd = at + 1u < p.expert_rows && row + 1u < p.rows;
+        let even_base = select(0u, row, has_even) * p.row_words;
+        let odd_base = select(0u, row + 1u, has_odd) * p.row_words;
+        var even = 0.0;
+        var odd = 0.0;
+        for (var i = lane; i < PARTS; i += LANES) {
+            even += part(even_base, i, i);
+            odd += part(odd_base, i, i);
+        }
+        even = together(thread, even);
+        odd = together(thread, odd);
+        if lane == 0u {
 #if STAGE == pairs
-        second = together(thread, share(safe + 1u, lane));
+            if has_even {
+                store(slot, e, at / 2u, even, odd);
+            }
+#else
+            if has_even {
+                store(slot, e, at, even, 0.0);
+            }
+            if has_odd {
+                store(slot, e, at + 1u, odd, 0.0);
+            }
 #endif
-        if lane == 0u && there {
-            store(slot, e, at / STEP, sum, second);
         }
     }
 }

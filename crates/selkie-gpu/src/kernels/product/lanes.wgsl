@@ -1,34 +1,62 @@
-// A row of a matrix and the rows that it is multiplied with: LANES invocations go down a row, each taking every LANES-th part.
-// The including kernel declares the weights with p.row_words, COLS and GROUPS of a row, and quad_of_x.
+// A row's products with an input: LANES invocations go down a row of a matrix, each taking every LANES-th part. The including kernel
+// has declared the weights with their format, and x and what else makes the input, of p.cols values; ROW_COLS are the values of
+// a row of the matrix, where those are not as many.
+#if !ROW_COLS
+#define ROW_COLS p.cols
+#endif
 const THREADS = 256u;
 var<workgroup> partial: array<f32, THREADS>;
 
-// A part is what is unpacked at once: four values of plain numbers, a group of 32 of a block format.
-#if FORMAT_FLOAT
-const PARTS = (COLS + 3u) / 4u;
-const QUADS_OF_PART = 1u;
+#if DOT8
+#include "kernels/product/input8.wgsl"
+#elif MAKES_INPUT
+#include "kernels/product/input32.wgsl"
 #else
-const PARTS = GROUPS;
-const QUADS_OF_PART = 8u;
+#include "kernels/functions.wgsl"
+fn quad_of_x(i: u32) -> vec4<f32> {
+    return x[p.x_offset / 4u + i];
+}
 #endif
 
-// The product of part i of the row at word `base` with the quads of x from `at` on.
-fn part_of(base: u32, i: u32, at: u32) -> f32 {
+// The product of part i of the row of the matrix at word `base` with part `at` of the input: eight values of plain numbers, 32 of a
+// block format.
 #if FORMAT_FLOAT
-    return dot(quad(base, i), quad_of_x(at));
+fn part(base: u32, i: u32, at: u32) -> f32 {
+    let w = octet(base, i);
+    return dot(w.lo, quad_of_x(2u * at)) + dot(w.hi, quad_of_x(2u * at + 1u));
+}
+#define PARTS ((ROW_COLS + 7u) / 8u)
+#elif DOT8
+fn part(base: u32, g: u32, at: u32) -> f32 {
+    let w = group(base, ROW_COLS / 32u, g);
+    let q0 = made[3u * at];
+    let q1 = made[3u * at + 1u];
+    let of_group = bitcast<vec4<f32>>(made[3u * at + 2u]);
+    let lo = dot4I8Packed(w.lo.x, q0.x) + dot4I8Packed(w.lo.y, q0.y) + dot4I8Packed(w.lo.z, q0.z) + dot4I8Packed(w.lo.w, q0.w);
+    let hi = dot4I8Packed(w.hi.x, q1.x) + dot4I8Packed(w.hi.y, q1.y) + dot4I8Packed(w.hi.z, q1.z) + dot4I8Packed(w.hi.w, q1.w);
+#if FORMAT_HALVES
+    var sum = of_group.x * (w.d.x * f32(lo) + w.d.y * f32(hi));
 #else
-    let w = group(base, GROUPS, i);
+    var sum = of_group.x * w.d.x * f32(lo + hi);
+#endif
+#if FORMAT_OFFSETS
+    sum += w.m.x * of_group.y + w.m.y * of_group.z;
+#endif
+    return sum;
+}
+#define PARTS (ROW_COLS / 32u)
+#else
+fn part(base: u32, g: u32, at: u32) -> f32 {
+    let w = group(base, ROW_COLS / 32u, g);
     var lo = 0.0;
     var hi = 0.0;
-#if FORMAT_OFFSETS
     var all_lo = vec4<f32>();
     var all_hi = vec4<f32>();
-#endif
-    for (var j = 0u; j < 4u; j++) {
-        let xl = quad_of_x(at + j);
-        let xh = quad_of_x(at + 4u + j);
-        lo += dot(vec4<f32>(unpack4xI8(w.lo[j])), xl);
-        hi += dot(vec4<f32>(unpack4xI8(w.hi[j])), xh);
+    for (var i = 0u; i < 4u; i++) {
+        let xl = quad_of_x(at * 8u + i);
+        let xh = quad_of_x(at * 8u + 4u + i);
+        lo += dot(vec4<f32>(unpack4xI8(w.lo[i])), xl);
+        hi += dot(vec4<f32>(unpack4xI8(w.hi[i])), xh);
 #if FORMAT_OFFSETS
         all_lo += xl;
         all_hi += xh;
@@ -39,24 +67,16 @@ fn part_of(base: u32, i: u32, at: u32) -> f32 {
     sum += w.m.x * dot(all_lo, vec4<f32>(1.0)) + w.m.y * dot(all_hi, vec4<f32>(1.0));
 #endif
     return sum;
+}
+#define PARTS (ROW_COLS / 32u)
 #endif
-}
 
-// The lane's share of a row's sum.
-fn share(row: u32, lane: u32) -> f32 {
-    var sum = 0.0;
-    for (var i = lane; i < PARTS; i += LANES) {
-        sum += part_of(row * p.row_words, i, i * QUADS_OF_PART);
-    }
-    return sum;
-}
-
-// The sum of the shares of LANES neighbours.
+// The sum of LANES neighbours.
 fn together(thread: u32, value: f32) -> f32 {
 #if SUBGROUP
     var sum = value;
-    for (var step_over = LANES / 2u; step_over > 0u; step_over >>= 1u) {
-        sum += subgroupShuffleXor(sum, step_over);
+    for (var over = LANES / 2u; over > 0u; over >>= 1u) {
+        sum += subgroupShuffleXor(sum, over);
     }
     return sum;
 #else

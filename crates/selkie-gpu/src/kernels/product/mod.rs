@@ -4,7 +4,7 @@
 mod block;
 mod token;
 
-pub(crate) use token::lanes;
+pub(crate) use token::{Made, lanes, parts};
 
 use selkie_model::{
     WeightId,
