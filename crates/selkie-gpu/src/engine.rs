@@ -9,7 +9,7 @@ use std::{
 
 use selkie_formats::Tensor;
 use selkie_model::{
-    Batch, Error, LoadedWeights, ModelSpec, Output, Plan, Result, Snapshot, Want,
+    Batch, Error, LoadedWeights, ModelSpec, OpTime, Output, Plan, Result, Snapshot, Want,
     plan::{Rows, Slot, fuse, plan},
 };
 
@@ -18,7 +18,7 @@ use crate::{
     compile::{Program, Regime, Target, View, compile},
     gpu::Use,
     state::{Inner, MARK_EVERY, Mark, PlaneShape, Planes, Slots},
-    table::{Bound, Ref, STEP_STRIDE, Sizes, Step, Table},
+    table::{Bound, Ref, STEP_STRIDE, Sizes, Step, Table, Timers},
     weights::{Needed, Resident},
 };
 
@@ -70,6 +70,16 @@ pub struct Engine {
     block_rows: Cell<usize>,
     most_rows: usize,
     words: RefCell<Vec<u32>>,
+    /// Whether times are measured, and where they are kept.
+    measuring: Cell<bool>,
+    profile: RefCell<Option<Rc<Times>>>,
+}
+
+/// The times of dispatches.
+struct Times {
+    resolved: Arc<Buffer>,
+    readback: Arc<Buffer>,
+    by_kernel: RefCell<Vec<OpTime>>,
 }
 
 /// A program made ready.
@@ -194,6 +204,8 @@ impl Engine {
             block_rows: Cell::new(rows),
             most_rows: rows,
             words: RefCell::default(),
+            measuring: Cell::new(false),
+            profile: RefCell::default(),
             gpu,
         })
     }
@@ -481,18 +493,25 @@ impl Engine {
         let end = if want == Want::Hidden { ready.until_hidden } else { ready.table.rows().len() };
         let states: Vec<&[wgpu::BindGroup]> = planes.iter().map(|planes| planes.groups.as_slice()).collect();
         let gpu = &self.gpu;
+        let mut timers = self.timers().await?;
         let mut encoder = gpu.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         {
             let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-            ready.table.encode(&mut pass, 0..end, gpu.limits().workgroups, &sizes, &self.step_group, &states);
+            ready.table.encode(&mut pass, 0..end, gpu.limits().workgroups, &sizes, &self.step_group, &states, timers.as_mut().map(|t| &mut t.0));
         }
         let (buffer, view) = if want == Want::Hidden { &ready.hidden } else { &ready.logits };
         let bytes = 4 * (outputs.len() * view.stride) as u64;
         if bytes > 0 {
             encoder.copy_buffer_to_buffer(buffer.raw(), 0, self.readback.raw(), 0, bytes);
         }
+        if let Some((timers, times)) = &timers {
+            timers.resolve(&mut encoder, &times.resolved, &times.readback);
+        }
         gpu.queue().submit([encoder.finish()]);
         gpu.check()?;
+        if let Some((timers, times)) = &timers {
+            self.note(timers, times).await?;
+        }
         if bytes == 0 {
             return Ok(vec![]);
         }
@@ -566,6 +585,51 @@ impl Engine {
             }
         }
         Ok(tensors)
+    }
+
+    /// Switches the measuring of times on, from nothing, or off; where the device has no clock nothing is measured.
+    pub(crate) fn measure(&self, on: bool) {
+        self.measuring.set(on && self.gpu.has_timestamps());
+        *self.profile.borrow_mut() = None;
+    }
+
+    /// Timers for a submit, where times are measured.
+    async fn timers(&self) -> crate::Result<Option<(Timers, Rc<Times>)>> {
+        if !self.measuring.get() {
+            return Ok(None);
+        }
+        let known = self.profile.borrow().clone();
+        let times = match known {
+            Some(times) => times,
+            None => {
+                let resolved = self.gpu.buffer("times", Timers::BYTES, Use::Times).await?;
+                let readback = self.gpu.buffer("times", Timers::BYTES, Use::Readback).await?;
+                Rc::new(Times { resolved, readback, by_kernel: RefCell::default() })
+            }
+        };
+        *self.profile.borrow_mut() = Some(times.clone());
+        Ok(Some((Timers::new(&self.gpu), times)))
+    }
+
+    /// Adds what a submit took.
+    async fn note(&self, timers: &Timers, times: &Times) -> crate::Result<()> {
+        let taken = timers.read(&self.gpu, &times.readback).await?;
+        let mut kept = times.by_kernel.borrow_mut();
+        for (op, time) in taken {
+            match kept.iter_mut().find(|kept| kept.op == op) {
+                Some(kept) => {
+                    kept.runs += 1;
+                    kept.time += time;
+                }
+                None => kept.push(OpTime { op, runs: 1, time }),
+            }
+        }
+        Ok(())
+    }
+
+    /// The times since measuring began or was last asked for.
+    pub(crate) fn take_times(&self) -> Vec<OpTime> {
+        self.profile.borrow().as_ref().map_or(vec![], |times| times.by_kernel.take())
     }
 
     /// Whether it is exact.

@@ -6,7 +6,7 @@ use std::{
     rc::Rc,
 };
 
-use selkie_model::{Batch, Executor, ModelSpec, OpTime, Sequence, Want};
+use selkie_model::{Batch, Executor, ModelSpec, OpTime, Sequence, State, Want};
 
 use crate::{Backend, Error, ModelFiles, Opened, Result, Session, TextSide, backend, finite};
 
@@ -125,7 +125,11 @@ impl Model {
     /// Where the model was made for fewer positions, or there is no memory for them.
     pub fn session(&self, capacity: usize) -> Result<Session> {
         self.check_context(capacity)?;
-        Ok(Session::new(self.executor.new_state(capacity)?, capacity))
+        Ok(Session::new(self.new_state(capacity)?, capacity))
+    }
+
+    fn new_state(&self, capacity: usize) -> Result<State> {
+        Ok(pollster::block_on(self.executor.new_state(capacity))?)
     }
 
     pub(crate) fn check_context(&self, capacity: usize) -> Result<()> {
@@ -161,7 +165,7 @@ impl Model {
         let kept = match session.state.rewind(len) {
             Ok(()) => len,
             Err(selkie_model::Error::Rewind { .. } | selkie_model::Error::LostState) => {
-                session.state = self.executor.new_state(session.capacity)?;
+                session.state = self.new_state(session.capacity)?;
                 0
             }
             Err(error) => return Err(error.into()),
@@ -232,7 +236,7 @@ impl Model {
     /// # Errors
     /// Where a list is empty, an id is outside the vocabulary, or the pass fails.
     pub fn batch_logits(&mut self, lists: &[Vec<u32>], piece: usize) -> Result<Vec<Vec<f32>>> {
-        let mut states = lists.iter().map(|l| self.executor.new_state(l.len())).collect::<Result<Vec<_>, _>>()?;
+        let mut states = lists.iter().map(|l| self.new_state(l.len())).collect::<Result<Vec<_>>>()?;
         let mut logits = vec![vec![]; lists.len()];
         let longest = lists.iter().map(Vec::len).max().unwrap_or(0);
         for at in (0..longest).step_by(piece.max(1)) {
