@@ -39,7 +39,7 @@ struct Params {
 #if STAGE == pairs
 #define PAIRS
 #endif
-#include "kernels/product/tile.wgsl"
+#include "kernels/product/tile_sums.wgsl"
 #if STAGE != down
 #include "kernels/mixture/gating.wgsl"
 #endif

@@ -36,7 +36,7 @@ struct Params {
 #if THEN == glu
 #define PAIRS
 #endif
-#include "kernels/product/tile.wgsl"
+#include "kernels/product/tile_sums.wgsl"
 
 var<private> first_t: u32;
 
