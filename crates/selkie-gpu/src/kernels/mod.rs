@@ -5,6 +5,8 @@ mod embed;
 mod input;
 mod mixture;
 mod product;
+#[cfg(test)]
+mod rig;
 mod rope;
 mod rows;
 mod take_rows;

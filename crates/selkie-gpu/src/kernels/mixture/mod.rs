@@ -5,6 +5,8 @@
 //! routed, its choices are sorted by expert, and tiles of rows that share an expert are multiplied.
 
 mod block;
+#[cfg(test)]
+mod test;
 mod token;
 
 use std::ops::Range;
