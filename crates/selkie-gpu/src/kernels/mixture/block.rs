@@ -11,8 +11,10 @@ use crate::{
     table::{Count, Grid, Ref, Row},
 };
 
-/// Rows of a tile of an expert's matrix.
-const TILE: usize = 64;
+/// Rows of a tile of an expert's matrix, and of one of products in half precision.
+const TILES: [usize; 2] = [64, 128];
+/// Workgroup memory that these need.
+const HALF_BYTES: u32 = (64 + 128) * 18 * 8 + 4 * 2048 + 4 * 64;
 
 /// What all dispatches of a slice of rows share.
 struct Slice<'a> {
@@ -21,6 +23,8 @@ struct Slice<'a> {
     first: usize,
     /// Its rows at most.
     rows: usize,
+    /// Whether products are of half precision, by subgroups.
+    halves: bool,
     /// Rows of the batch that share an expert, in a tile at most.
     tile: usize,
     /// Where the sorted choices start, after the tiles.
@@ -42,10 +46,17 @@ pub(super) fn emit(
     let limit = ctx.target.limits.binding.min(ctx.target.limits.buffer);
     let rows = (limit / each).clamp(1, ctx.max_rows as u64) as usize;
     // Tiles are no larger than the rows that an expert gets of a full block, if all get as many.
-    let tile = if rows * m.n_used >= 48 * m.n_experts { 64 } else { 32 };
+    let flavours = ctx.target.flavours;
+    let halves = flavours.cooperative
+        && flavours.subgroup == Some(32)
+        && !ctx.target.exact
+        && out.width.is_multiple_of(32)
+        && m.d_ff.is_multiple_of(32)
+        && ctx.target.limits.workgroup_memory >= HALF_BYTES;
+    let tile = if halves || rows * m.n_used >= 48 * m.n_experts { 64 } else { 32 };
     let tiles = rows * m.n_used / tile + m.n_experts.min(rows * m.n_used);
     for first in (0..ctx.max_rows).step_by(rows) {
-        let slice = Slice { m, first, rows, tile, list: (1 + 3 * tiles).next_multiple_of(4), out };
+        let slice = Slice { m, first, rows, halves, tile, list: (1 + 3 * tiles).next_multiple_of(4), out };
         slice.emit(ctx, scores, x, add)?;
     }
     Ok(())
@@ -139,7 +150,9 @@ impl Slice<'_> {
         binds.read("SORTED", Ref::Scratch(scratch::SORTED));
         binds.matrix(&matrix, part.matrix, part.chunk);
         binds.set("USED", format!("{}u", self.m.n_used));
-        binds.set("TILE_T", format!("{}u", self.tile));
+        if !self.halves {
+            binds.set("TILE_T", format!("{}u", self.tile));
+        }
         let sizes = [
             matrix.cols,
             matrix.cols.div_ceil(32),
@@ -157,8 +170,14 @@ impl Slice<'_> {
         let params = [&sizes[..], &gating].concat();
         // Workgroups take tiles in turns: enough for all tiles at once where experts get a few rows each.
         let at_once = Count::new(self.m.n_used, self.out.count(), 16);
-        let grid = Grid::Block([Count::fixed(expert_rows.div_ceil(TILE)), at_once, Count::fixed(1)]);
-        self.push(ctx, ("experts of rows", "kernels/mixture/grouped.wgsl"), binds, params, grid);
+        let tile = TILES[usize::from(self.halves)];
+        let grid = Grid::Block([Count::fixed(expert_rows.div_ceil(tile)), at_once, Count::fixed(1)]);
+        let made = if self.halves {
+            ("experts of tiles", "kernels/mixture/grouped_halves.wgsl")
+        } else {
+            ("experts of rows", "kernels/mixture/grouped.wgsl")
+        };
+        self.push(ctx, made, binds, params, grid);
     }
 
     /// What each row's experts made, with their weights.

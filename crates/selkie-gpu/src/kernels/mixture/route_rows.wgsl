@@ -15,7 +15,7 @@ struct Params {
 @group(0) @binding(B_CHOICES) var<storage, read_write> choices: array<u32>; // [rows, USED]
 @group(0) @binding(B_FACTORS) var<storage, read_write> factors: array<f32>; // [rows, USED]
 
-const THREADS = 64u;
+const THREADS = 128u;
 var<workgroup> partial: array<f32, THREADS>;
 var<private> row: u32;
 #include "kernels/mixture/route.wgsl"
@@ -30,7 +30,7 @@ fn choice_bias(e: u32) -> f32 {
 }
 #endif
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(128)
 fn main(
     @builtin(workgroup_id) id: vec3<u32>,
     @builtin(num_workgroups) n: vec3<u32>,

@@ -38,6 +38,7 @@ struct Params {
 #endif
 #include "kernels/product/tile_sums.wgsl"
 
+const NO_ROW = 0xffffffffu;
 var<private> first_t: u32;
 
 fn x_row(t: u32) -> u32 {

@@ -1,10 +1,9 @@
 // Tiles of TILE_T rows of x and 64 rows of a matrix, both 32 columns wide, and what 256 invocations sum of them: each TILE_T / 16
 // rows by 4. The including kernel declares x, the weights with p.cols, p.groups and p.row_words, and
-//   x_row(t): where the tile's row t of x starts, or NO_ROW.
+//   x_row(t): where the tile's row t of x starts, or NO_ROW, which it declares too.
 const TILE = 64u;
 const PER_T = TILE_T / 16u;
 const LOADS = TILE_T / 32u; // of an invocation
-const NO_ROW = 0xffffffffu;
 // Quads of 4 columns, [8, rows]: neighbours read neighbours.
 var<workgroup> tile_x: array<vec4<f32>, 8u * TILE_T>;
 var<workgroup> tile_w: array<vec4<f32>, 8u * TILE>;
