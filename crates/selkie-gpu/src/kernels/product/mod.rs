@@ -84,6 +84,14 @@ pub(crate) fn run(ctx: &mut Ctx<'_, '_>, input: &Input, together: &Together, the
     }
 }
 
+/// One product with a row, or rows, to a scratch buffer.
+pub(super) fn emit_to_scratch(ctx: &mut Ctx<'_, '_>, input: &Input, product: &Product, scratch: Ref) -> Result<()> {
+    for together in one(ctx, product)? {
+        run(ctx, input, &together, &Epilogue::Scratch(scratch))?;
+    }
+    Ok(())
+}
+
 /// What is done with a sum before it is stored.
 pub(crate) enum Epilogue {
     /// Nothing.
