@@ -69,12 +69,25 @@ fn dense_transformers_rounded() {
     }
 }
 
-/// What needs no op but attention's and mixtures' own.
-const MIXTURES: &[&str] = &["mixtral", "granitemoe", "olmoe", "qwen2moe-shared", "qwen3moe", "qwen3moe-sparse", "k256-qwen3moe", "gptoss"];
+/// Mamba-1 and the gated delta rule, among attention too.
+#[test]
+fn scan_models_exactly() {
+    for name in ["mamba", "ssm-mamba1", "falcon-mamba"] {
+        let started = std::time::Instant::now();
+        selkie_suite::run(name, &exact);
+        println!("{name}: {:?}", started.elapsed());
+    }
+    for name in selkie_suite::MBJS.iter().filter(|name| name.starts_with("m1-") || **name == "train-m1") {
+        let started = std::time::Instant::now();
+        selkie_suite::run_mbjs(name, &exact);
+        println!("{name}: {:?}", started.elapsed());
+    }
+}
 
+/// Alone, and among recurrent layers.
 #[test]
 fn mixtures_exactly() {
-    for name in MIXTURES {
+    for name in selkie_suite::MIXTURES.iter().chain(&["jamba", "lfm2-moe", "qwen3next"]) {
         let started = std::time::Instant::now();
         selkie_suite::run(name, &exact);
         println!("{name}: {:?}", started.elapsed());

@@ -1,6 +1,7 @@
 //! The kernels, one folder each: shader, dispatcher, tests against the reference.
 
 mod attention;
+mod conv;
 mod delta;
 mod embed;
 mod heads;
@@ -41,6 +42,9 @@ pub(crate) fn emit(ctx: &mut Ctx<'_, '_>, lowered: &Lowered) -> Result<()> {
         Lowered::Op(op) => match op {
             Op::Embed { table, scale, out } => embed::emit(ctx, *table, *scale, *out),
             Op::Rope { x, rope, head_dim, out } => rope::emit(ctx, *x, *rope, *head_dim, *out),
+            Op::CausalConv { x, weight, bias, silu, state, out } => {
+                conv::emit(ctx, *x, (*weight, *bias), *silu, *state, *out)
+            }
             Op::DeltaRule(op) => delta::emit(ctx, op),
             Op::TakeRows { x, out } => take_rows::emit(ctx, *x, *out),
             Op::JoinHeads { a, b, n_heads, out } => heads::join(ctx, *a, *b, *n_heads, *out),
