@@ -8,6 +8,7 @@ mod embed;
 mod heads;
 mod input;
 mod mamba3;
+mod mixture;
 mod product;
 mod ranks;
 #[cfg(test)]
@@ -39,6 +40,7 @@ pub(crate) fn emit(ctx: &mut Ctx<'_, '_>, lowered: &Lowered) -> Result<()> {
         Lowered::Latent(op) => heads::latent(ctx, op),
         Lowered::HeadAttention { op, q, k, weight, out } => heads::attention(ctx, op, [q, k], *weight, *out),
         Lowered::RankGate(op) => ranks::gate(ctx, op),
+        Lowered::Mixture { input, mixture, add, out } => mixture::emit(ctx, input, mixture, *add, *out),
         Lowered::Op(op) => match op {
             Op::Embed { table, scale, out } => embed::emit(ctx, *table, *scale, *out),
             Op::Rope { x, rope, head_dim, out } => rope::emit(ctx, *x, *rope, *head_dim, *out),
