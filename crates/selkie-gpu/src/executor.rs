@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use selkie_formats::LocalFuture;
-use selkie_model::{Batch, Executor, LoadedWeights, ModelSpec, Output, Result, Snapshot, State};
+use selkie_model::{Batch, Choice, Error, Executor, LoadedWeights, ModelSpec, Output, Result, Snapshot, State};
 
 use crate::{
     Gpu,
@@ -44,6 +44,24 @@ impl GpuExecutor {
         }
         Ok(output)
     }
+
+    async fn choose(
+        &self,
+        last: u32,
+        n: usize,
+        choice: &Choice<'_>,
+        state: &mut State,
+    ) -> Result<Option<Vec<u32>>> {
+        let vocab_size = self.engine.spec.vocab_size;
+        if last as usize >= vocab_size {
+            return Err(Error::TokenId { id: last, vocab_size });
+        }
+        let slots: &Slots = state.data(NAME)?;
+        slots.check_room(state.positions() + n)?;
+        let chosen = self.engine.generate(last, n, choice, slots).await?;
+        state.advance(chosen.as_ref().map_or(0, Vec::len));
+        Ok(chosen)
+    }
 }
 
 impl Executor for GpuExecutor {
@@ -71,6 +89,16 @@ impl Executor for GpuExecutor {
     ) -> LocalFuture<'a, Result<Output>> {
         Box::pin(self.run(batch, states))
     }
+
+    fn generate<'a>(
+        &'a mut self,
+        last: u32,
+        n: usize,
+        choice: &'a Choice<'a>,
+        state: &'a mut State,
+    ) -> LocalFuture<'a, Result<Option<Vec<u32>>>> {
+        Box::pin(self.choose(last, n, choice, state))
+    }
 }
 
 /// The result of a future that never waits, as none here does outside a browser.
@@ -78,6 +106,6 @@ fn now<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     let mut future = std::pin::pin!(future);
     match future.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
         std::task::Poll::Ready(result) => result,
-        std::task::Poll::Pending => Err(selkie_model::Error::Device("this device makes its caller wait".into())),
+        std::task::Poll::Pending => Err(Error::Device("this device makes its caller wait".into())),
     }
 }

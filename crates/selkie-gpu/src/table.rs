@@ -292,6 +292,21 @@ impl Table {
         step: &wgpu::BindGroup,
         states: &[&[wgpu::BindGroup]],
     ) {
+        self.encode_at(0, pass, range, limit, sequences, step, states);
+    }
+
+    /// As [`encode`](Self::encode), for sequences whose steps are from `first` on.
+    #[allow(clippy::too_many_arguments, reason = "those of a pass, and where its steps are")]
+    pub fn encode_at(
+        &self,
+        first: usize,
+        pass: &mut wgpu::ComputePass<'_>,
+        range: Range<usize>,
+        limit: u32,
+        sequences: &[Sizes],
+        step: &wgpu::BindGroup,
+        states: &[&[wgpu::BindGroup]],
+    ) {
         for ready in &self.rows[range] {
             let row = &ready.row;
             let runs = if row.each == Each::Batch { 1 } else { sequences.len() };
@@ -312,7 +327,7 @@ impl Table {
                 pass.set_pipeline(&ready.pipeline.raw);
                 pass.set_bind_group(0, &ready.group, &[]);
                 let group = row.slot.map_or(step, |slot| &states[s][slot.0 as usize]);
-                pass.set_bind_group(1, group, &[s as u32 * STEP_STRIDE as u32]);
+                pass.set_bind_group(1, group, &[(first + s) as u32 * STEP_STRIDE as u32]);
                 pass.dispatch_workgroups(x, y, z);
             }
         }

@@ -6,6 +6,7 @@ mod input;
 mod product;
 mod rope;
 mod rows;
+pub(crate) mod sample;
 mod take_rows;
 
 use selkie_model::plan::Op;
