@@ -15,6 +15,7 @@ mod ranks;
 mod rig;
 mod rope;
 mod rows;
+pub(crate) mod sample;
 mod scan;
 mod ssd;
 mod take_rows;
