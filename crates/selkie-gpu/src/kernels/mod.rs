@@ -3,11 +3,13 @@
 mod attention;
 mod embed;
 mod input;
+mod measure;
 mod product;
 mod rope;
 mod rows;
 mod take_rows;
 
+pub use measure::Measured;
 use selkie_model::plan::Op;
 
 use crate::{
