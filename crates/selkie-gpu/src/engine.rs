@@ -9,7 +9,7 @@ use std::{
 
 use selkie_formats::Tensor;
 use selkie_model::{
-    Batch, Error, LoadedWeights, ModelSpec, Output, Plan, Result, Snapshot, Want,
+    Batch, Error, LoadedWeights, ModelSpec, OpTime, Output, Plan, Result, Snapshot, Want,
     plan::{Rows, Slot, fuse, plan},
 };
 
@@ -18,7 +18,7 @@ use crate::{
     compile::{Program, Regime, Target, View, compile},
     gpu::Use,
     state::{Inner, MARK_EVERY, Mark, PlaneShape, Planes, Slots},
-    table::{Bound, Ref, STEP_STRIDE, Sizes, Step, Table},
+    table::{Bound, Ref, STEP_STRIDE, Sizes, Step, Table, Timers},
     weights::{Needed, Resident},
 };
 
@@ -70,6 +70,15 @@ pub struct Engine {
     block_rows: Cell<usize>,
     most_rows: usize,
     words: RefCell<Vec<u32>>,
+    /// Where times are kept while they are measured.
+    profile: RefCell<Option<Rc<Times>>>,
+}
+
+/// The times of dispatches.
+struct Times {
+    resolved: Arc<Buffer>,
+    readback: Arc<Buffer>,
+    by_kernel: RefCell<Vec<OpTime>>,
 }
 
 /// A program made ready.
@@ -194,6 +203,7 @@ impl Engine {
             block_rows: Cell::new(rows),
             most_rows: rows,
             words: RefCell::default(),
+            profile: RefCell::default(),
             gpu,
         })
     }
@@ -486,18 +496,25 @@ impl Engine {
         let end = if want == Want::Hidden { ready.until_hidden } else { ready.table.rows().len() };
         let states: Vec<&[wgpu::BindGroup]> = planes.iter().map(|planes| planes.groups.as_slice()).collect();
         let gpu = &self.gpu;
+        let mut timers = self.profile.borrow().as_ref().map(|_| Timers::new(gpu));
         let mut encoder = gpu.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         {
             let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-            ready.table.encode(&mut pass, 0..end, gpu.limits().workgroups, &sizes, &self.step_group, &states);
+            ready.table.encode(&mut pass, 0..end, gpu.limits().workgroups, &sizes, &self.step_group, &states, timers.as_mut());
         }
         let (buffer, view) = if want == Want::Hidden { &ready.hidden } else { &ready.logits };
         let bytes = 4 * (outputs.len() * view.stride) as u64;
         if bytes > 0 {
             encoder.copy_buffer_to_buffer(buffer.raw(), 0, self.readback.raw(), 0, bytes);
         }
+        if let (Some(timers), Some(profile)) = (&timers, self.profile.borrow().as_ref()) {
+            timers.resolve(&mut encoder, &profile.resolved, &profile.readback);
+        }
         gpu.queue().submit([encoder.finish()]);
         gpu.check()?;
+        if let Some(timers) = &timers {
+            self.note(timers).await?;
+        }
         if bytes == 0 {
             return Ok(vec![]);
         }
@@ -571,6 +588,41 @@ impl Engine {
             }
         }
         Ok(tensors)
+    }
+
+    /// Switches the measuring of times on, from nothing, or off; where the device has no clock nothing is measured.
+    pub(crate) async fn measure(&self, on: bool) -> crate::Result<()> {
+        let times = if on && self.gpu.has_timestamps() {
+            let resolved = self.gpu.buffer("times", Timers::BYTES, Use::Times).await?;
+            let readback = self.gpu.buffer("times", Timers::BYTES, Use::Readback).await?;
+            Some(Rc::new(Times { resolved, readback, by_kernel: RefCell::default() }))
+        } else {
+            None
+        };
+        *self.profile.borrow_mut() = times;
+        Ok(())
+    }
+
+    /// Adds what a submit took.
+    async fn note(&self, timers: &Timers) -> crate::Result<()> {
+        let Some(times) = self.profile.borrow().clone() else { return Ok(()) };
+        let taken = timers.read(&self.gpu, &times.readback).await?;
+        let mut kept = times.by_kernel.borrow_mut();
+        for (op, time) in taken {
+            match kept.iter_mut().find(|kept| kept.op == op) {
+                Some(kept) => {
+                    kept.runs += 1;
+                    kept.time += time;
+                }
+                None => kept.push(OpTime { op, runs: 1, time }),
+            }
+        }
+        Ok(())
+    }
+
+    /// The times since measuring began or was last asked for.
+    pub(crate) fn take_times(&self) -> Vec<OpTime> {
+        self.profile.borrow().as_ref().map_or(vec![], |times| times.by_kernel.take())
     }
 
     /// Whether it is exact.

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use selkie_formats::LocalFuture;
-use selkie_model::{Batch, Executor, LoadedWeights, ModelSpec, Output, Result, Snapshot, State};
+use selkie_model::{Batch, Executor, LoadedWeights, ModelSpec, OpTime, Output, Result, Snapshot, State};
 
 use crate::{
     Gpu,
@@ -77,5 +77,15 @@ impl Executor for GpuExecutor {
         states: &'a mut [&'a mut State],
     ) -> LocalFuture<'a, Result<Output>> {
         Box::pin(self.run(batch, states))
+    }
+
+    fn profile(&mut self, on: bool) {
+        if let Err(error) = now(async { Ok(self.engine.measure(on).await?) }) {
+            tracing::warn!("times cannot be measured: {error}");
+        }
+    }
+
+    fn take_profile(&mut self) -> Vec<OpTime> {
+        self.engine.take_times()
     }
 }
