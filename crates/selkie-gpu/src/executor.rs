@@ -79,10 +79,8 @@ impl Executor for GpuExecutor {
         Box::pin(self.run(batch, states))
     }
 
-    fn profile(&mut self, on: bool) {
-        if let Err(error) = now(async { Ok(self.engine.measure(on).await?) }) {
-            tracing::warn!("times cannot be measured: {error}");
-        }
+    fn profile(&mut self, on: bool) -> LocalFuture<'_, Result<()>> {
+        Box::pin(async move { Ok(self.engine.measure(on).await?) })
     }
 
     fn take_profile(&mut self) -> Vec<OpTime> {

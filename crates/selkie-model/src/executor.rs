@@ -303,8 +303,12 @@ pub trait Executor {
     }
 
     /// Switches the measuring of every op's time on, from nothing, or off. What cannot measure ignores it.
-    fn profile(&mut self, on: bool) {
+    ///
+    /// # Errors
+    /// Where there is no room for what is measured with.
+    fn profile(&mut self, on: bool) -> LocalFuture<'_, Result<()>> {
         let _ = on;
+        Box::pin(async { Ok(()) })
     }
 
     /// The times since measuring began or was last asked for; empty where nothing is measured.

@@ -471,8 +471,9 @@ impl Executor for CpuExecutor {
         Box::pin(async move { self.run(batch, states) })
     }
 
-    fn profile(&mut self, on: bool) {
+    fn profile(&mut self, on: bool) -> LocalFuture<'_, Result<()>> {
         self.profile.switch(on);
+        Box::pin(async { Ok(()) })
     }
 
     fn take_profile(&mut self) -> Vec<OpTime> {

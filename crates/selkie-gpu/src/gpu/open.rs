@@ -54,8 +54,15 @@ impl Found {
     }
 
     /// How it is reached: Vulkan, Metal, DX12.
-    pub fn interface(&self) -> String {
-        self.info.backend.to_string()
+    pub fn interface(&self) -> &'static str {
+        match self.info.backend {
+            wgpu::Backend::Vulkan => "Vulkan",
+            wgpu::Backend::Metal => "Metal",
+            wgpu::Backend::Dx12 => "DX12",
+            wgpu::Backend::Gl => "OpenGL",
+            wgpu::Backend::BrowserWebGpu => "WebGPU",
+            wgpu::Backend::Noop => "none",
+        }
     }
 
     /// Its driver, with a version.

@@ -245,8 +245,9 @@ impl<T: Real> Executor for Reference<T> {
         Box::pin(async move { self.run(batch, states) })
     }
 
-    fn profile(&mut self, on: bool) {
+    fn profile(&mut self, on: bool) -> LocalFuture<'_, Result<()>> {
         self.profile.switch(on);
+        Box::pin(async { Ok(()) })
     }
 
     fn take_profile(&mut self) -> Vec<OpTime> {
