@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use selkie_formats::LocalFuture;
-use selkie_model::{Batch, Executor, LoadedWeights, ModelSpec, OpTime, Output, Result, Snapshot, State};
+use selkie_model::{Batch, Executor, LoadedWeights, ModelSpec, OpTime, Output, Plan, Result, Snapshot, State};
 
 use crate::{
     Gpu,
@@ -23,6 +23,20 @@ impl GpuExecutor {
     /// Where there is no room, or an op or block format has no kernel.
     pub async fn new(gpu: Gpu, spec: &ModelSpec, weights: LoadedWeights, options: &RunOptions) -> Result<Self> {
         Ok(Self { engine: Rc::new(Engine::new(gpu, spec, weights, options).await?) })
+    }
+
+    /// As [`new`](Self::new), with a plan that is given.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn with_plan(
+        gpu: Gpu,
+        spec: &ModelSpec,
+        plan: Plan,
+        weights: LoadedWeights,
+        options: &RunOptions,
+    ) -> Result<Self> {
+        Ok(Self { engine: Rc::new(Engine::with_plan(gpu, spec, plan, weights, options).await?) })
     }
 
     /// The model on the device.
@@ -79,8 +93,8 @@ impl Executor for GpuExecutor {
         Box::pin(self.run(batch, states))
     }
 
-    fn profile(&mut self, on: bool) -> LocalFuture<'_, Result<()>> {
-        Box::pin(async move { Ok(self.engine.measure(on).await?) })
+    fn profile(&mut self, on: bool) {
+        self.engine.measure(on);
     }
 
     fn take_profile(&mut self) -> Vec<OpTime> {

@@ -29,6 +29,13 @@ fn dense_transformers_exactly() {
     }
 }
 
+#[test]
+fn mamba3_models_exactly() {
+    for name in ["ssm-mamba3-siso", "ssm-mamba3-mimo", "ssm-mamba3-mimo-normed"] {
+        selkie_suite::run(name, &exact);
+    }
+}
+
 /// Activations in 8 bits and caches in f16, as they are by default: off by what rounding costs, which a block read wrongly
 /// would exceed by far. Of float weights only caches are rounded.
 #[test]

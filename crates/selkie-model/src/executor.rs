@@ -303,12 +303,8 @@ pub trait Executor {
     }
 
     /// Switches the measuring of every op's time on, from nothing, or off. What cannot measure ignores it.
-    ///
-    /// # Errors
-    /// Where there is no room for what is measured with.
-    fn profile(&mut self, on: bool) -> LocalFuture<'_, Result<()>> {
+    fn profile(&mut self, on: bool) {
         let _ = on;
-        Box::pin(async { Ok(()) })
     }
 
     /// The times since measuring began or was last asked for; empty where nothing is measured.

@@ -119,12 +119,12 @@ mod gpu {
         Runner { executor: Box::new(executor), gpu }
     }
 
-    /// Positions that a model without a limit of its own may hold.
+    /// Positions that any model may hold, whatever it was made for: what it computes past that can be compared, too.
     const POSITIONS: usize = 131_072;
 
     fn run_options(spec: &ModelSpec, options: &OpenOptions) -> RunOptions {
         // Only attention has a limit: a recurrent state neither grows nor counts.
-        let context = spec.context.filter(|&context| context > 0).unwrap_or(POSITIONS);
+        let context = spec.context.unwrap_or(POSITIONS).max(POSITIONS);
         let max_positions = if spec.has_attention() { context } else { usize::MAX };
         RunOptions { exact: options.exact, max_positions, ..RunOptions::default() }
     }

@@ -121,11 +121,8 @@ impl Model {
     }
 
     /// Switches the measuring of every op's time on, from nothing, or off.
-    ///
-    /// # Errors
-    /// Where there is no room for what is measured with.
-    pub fn profile(&mut self, on: bool) -> Result<()> {
-        Ok(pollster::block_on(self.executor.profile(on))?)
+    pub fn profile(&mut self, on: bool) {
+        self.executor.profile(on);
     }
 
     /// The time of each kind of op since [`profile`](Self::profile) or the last call; empty where nothing is measured.
