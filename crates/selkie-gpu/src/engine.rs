@@ -246,6 +246,11 @@ impl Engine {
         })
     }
 
+    /// The device.
+    pub fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
     /// The table of a regime.
     pub fn table(&self, regime: Regime) -> &Table {
         match regime {

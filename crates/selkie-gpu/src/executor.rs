@@ -46,6 +46,11 @@ impl GpuExecutor {
         &self.engine
     }
 
+    /// As [`engine`](Self::engine), to keep.
+    pub fn share(&self) -> Rc<Engine> {
+        self.engine.clone()
+    }
+
     async fn run(&self, batch: &Batch<'_>, states: &mut [&mut State]) -> Result<Output> {
         batch.check(self.engine.spec.vocab_size, states.len())?;
         let mut own = Vec::with_capacity(states.len());

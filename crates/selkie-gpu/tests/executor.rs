@@ -97,12 +97,3 @@ fn scan_models_exactly() {
     }
 }
 
-/// Alone, and among recurrent layers.
-#[test]
-fn mixtures_exactly() {
-    for name in selkie_suite::MIXTURES.iter().chain(&["jamba", "lfm2-moe", "qwen3next"]) {
-        let started = std::time::Instant::now();
-        selkie_suite::run(name, &exact);
-        println!("{name}: {:?}", started.elapsed());
-    }
-}

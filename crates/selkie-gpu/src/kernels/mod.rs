@@ -9,6 +9,7 @@ mod heads;
 mod input;
 mod mamba3;
 mod mixture;
+mod measure;
 mod product;
 mod ranks;
 #[cfg(test)]
@@ -20,6 +21,7 @@ mod scan;
 mod ssd;
 mod take_rows;
 
+pub use measure::Measured;
 use selkie_model::plan::Op;
 
 use crate::{
