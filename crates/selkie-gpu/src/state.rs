@@ -83,6 +83,14 @@ impl Inner {
         }
         self.positions = positions;
     }
+
+    /// Takes back what a pass that failed may have done to recurrent states: the next one reads again.
+    pub(crate) fn undo(&mut self, positions: usize) {
+        if self.replay.is_none() {
+            self.positions = usize::MAX;
+            self.go_back(positions);
+        }
+    }
 }
 
 impl Slots {

@@ -1,6 +1,7 @@
 // The one row that products multiply, rounded to 8 bits in groups of 32: eight words of four values each, then the group's scale and
 // its sums over either half, scaled. An invocation makes EACH quads, eight neighbours a group. A norm is over the whole row.
 #include "kernels/functions.wgsl"
+#include "kernels/reduce.wgsl"
 
 var<workgroup> made: array<vec4<u32>, 3u * ROOM>;
 #if !SUBGROUP
@@ -45,32 +46,6 @@ fn finish_quad(i: u32, v: vec4<f32>, factor: f32) -> vec4<f32> {
     y *= after_each(after[p.after_offset / 4u + i]);
 #endif
     return y;
-}
-
-// The sum of a value over the workgroup, the same for all.
-fn sum_of_all(thread: u32, value: f32) -> f32 {
-#if SUBGROUP
-    let own = subgroupAdd(value);
-    if thread % SUBGROUP == 0u {
-        partial[thread / SUBGROUP] = own;
-    }
-    workgroupBarrier();
-    var sum = 0.0;
-    for (var i = 0u; i < THREADS / SUBGROUP; i++) {
-        sum += partial[i];
-    }
-    return sum;
-#else
-    partial[thread] = value;
-    workgroupBarrier();
-    for (var half = THREADS / 2u; half > 0u; half >>= 1u) {
-        if thread < half {
-            partial[thread] += partial[thread + half];
-        }
-        workgroupBarrier();
-    }
-    return partial[0];
-#endif
 }
 
 // The largest of eight neighbours.
