@@ -514,7 +514,15 @@ impl Engine {
         let mut encoder = gpu.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         {
             let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-            ready.table.encode(&mut pass, 0..end, gpu.limits().workgroups, &sizes, &self.step_group, &states, timers.as_mut().map(|t| &mut t.0));
+            ready.table.encode(
+                &mut pass,
+                0..end,
+                gpu.limits().workgroups,
+                &sizes,
+                &self.step_group,
+                &states,
+                timers.as_mut().map(|t| &mut t.0),
+            );
         }
         let (buffer, view) = if want == Want::Hidden { &ready.hidden } else { &ready.logits };
         let bytes = 4 * (outputs.len() * view.stride) as u64;

@@ -262,8 +262,7 @@ impl Table {
                 offset,
                 size: wgpu::BufferSize::new((4 * row.params.len() as u64).next_multiple_of(16).max(16)),
             };
-            let mut entries =
-                vec![wgpu::BindGroupEntry { binding: 0, resource: wgpu::BindingResource::Buffer(block) }];
+            let mut entries = vec![wgpu::BindGroupEntry { binding: 0, resource: wgpu::BindingResource::Buffer(block) }];
             let bound: Vec<Bound> = row.bindings.iter().map(|bind| resolve(bind.of)).collect();
             let resources = bound.iter().map(Bound::resource).enumerate();
             entries.extend(resources.map(|(i, resource)| wgpu::BindGroupEntry { binding: 1 + i as u32, resource }));

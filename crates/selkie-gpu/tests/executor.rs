@@ -31,7 +31,7 @@ fn dense_transformers_exactly() {
 
 #[test]
 fn mamba3_models_exactly() {
-    for name in ["ssm-mamba3-siso", "ssm-mamba3-mimo", "ssm-mamba3-mimo-normed"] {
+    for name in ["ssm-mamba3-siso", "ssm-mamba3-mimo", "ssm-mamba3-mimo-normed", "ssm-mamba3-attention"] {
         selkie_suite::run(name, &exact);
     }
 }
@@ -58,7 +58,8 @@ fn dense_transformers_rounded() {
                     let batch = Batch { ids, sequences: &sequences, outputs: &outputs, want: Want::Logits };
                     got.extend(pollster::block_on(executor.forward(&batch, &mut [&mut state])).expect("a pass").values);
                 }
-                let square = |values: &mut dyn Iterator<Item = f32>| -> f64 { values.map(|v| f64::from(v).powi(2)).sum() };
+                let square =
+                    |values: &mut dyn Iterator<Item = f32>| -> f64 { values.map(|v| f64::from(v).powi(2)).sum() };
                 let off = square(&mut got.iter().zip(&wanted.logits).map(|(a, b)| a - b));
                 let share = (off / square(&mut wanted.logits.iter().copied())).sqrt();
                 let bound = if form.name.contains("model-") { 0.06 } else { 0.002 };

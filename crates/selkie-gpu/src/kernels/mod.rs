@@ -9,9 +9,9 @@ mod input;
 mod mamba3;
 mod mixture;
 mod product;
+mod ranks;
 #[cfg(test)]
 mod rig;
-mod ranks;
 mod rope;
 mod rows;
 mod scan;

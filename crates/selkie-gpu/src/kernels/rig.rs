@@ -256,8 +256,9 @@ impl Rig {
     fn run(&self, executor: &mut dyn Executor, passes: &[&[usize]]) -> (Vec<Vec<f32>>, Vec<Snapshot>) {
         let sequences = passes.iter().map(|pass| pass.len()).max().unwrap_or(0);
         let capacity = passes.iter().flat_map(|pass| pass.iter()).sum();
-        let mut states: Vec<State> =
-            (0..sequences).map(|_| pollster::block_on(executor.new_state(capacity)).unwrap_or_else(|e| panic!("{e}"))).collect();
+        let mut states: Vec<State> = (0..sequences)
+            .map(|_| pollster::block_on(executor.new_state(capacity)).unwrap_or_else(|e| panic!("{e}")))
+            .collect();
         let mut values = vec![];
         let mut fed = 0;
         for pass in passes {

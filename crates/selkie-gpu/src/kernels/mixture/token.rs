@@ -129,13 +129,12 @@ impl Up<'_> {
                 c.group as u32,
                 c.before[0],
                 c.after[0],
-                c.whole_weight,
                 c.eps.to_bits(),
                 c.scale.to_bits(),
                 c.before_c.to_bits(),
                 c.after_c.to_bits(),
             ],
-            None => [0, 1, 0, 0, 0, 0, 1.0f32.to_bits(), 0, 0],
+            None => [0, 1, 0, 0, 0, 1.0f32.to_bits(), 0, 0],
         };
         let target = [u32::from(write_routes), self.target.offset as u32, self.target.stride as u32];
         let scale = [m.routing.scale.to_bits()];

@@ -16,7 +16,6 @@ struct Params {
     group: u32,
     before_offset: u32,
     after_offset: u32,
-    whole_weight: u32,
     eps: f32,
     scale: f32,
     before_c: f32,
@@ -39,20 +38,6 @@ struct Params {
 #endif
 #if B_GATES
 @group(0) @binding(B_GATES) var<storage, read> gates: array<f32>; // as hidden
-#endif
-#if MAKES_INPUT
-@group(0) @binding(B_X) var<storage, read> x: array<f32>; // [cols]
-#else
-@group(0) @binding(B_X) var<storage, read> x: array<vec4<f32>>; // [cols / 4]
-#endif
-#if B_BEFORE
-@group(0) @binding(B_BEFORE) var<storage, read> before: array<f32>; // [cols]
-#endif
-#if B_AFTER
-@group(0) @binding(B_AFTER) var<storage, read> after: array<f32>; // [cols]
-#endif
-#if B_NORM_WEIGHT
-@group(0) @binding(B_NORM_WEIGHT) var<storage, read> norm_weight: array<f32>; // [cols] or [group]
 #endif
 @group(0) @binding(B_WEIGHTS4) var<storage, read> weights4: array<vec4<u32>>; // [rows, row_words / 4]
 @group(0) @binding(B_WEIGHTS) var<storage, read> weights: array<u32>; // the same
@@ -130,7 +115,18 @@ fn main(
         let odd_base = select(0u, row + 1u, has_odd) * p.row_words;
         var even = 0.0;
         var odd = 0.0;
-        for (var i = lane; i < PARTS; i += LANES) {
+        var i = lane;
+        // Two steps at once: more reads are on their way.
+        for (; i + LANES < PARTS; i += 2u * LANES) {
+            let next = i + LANES;
+            let a = part(even_base, i, i);
+            let b = part(odd_base, i, i);
+            let c = part(even_base, next, next);
+            let d = part(odd_base, next, next);
+            even += a + c;
+            odd += b + d;
+        }
+        if i < PARTS {
             even += part(even_base, i, i);
             odd += part(odd_base, i, i);
         }

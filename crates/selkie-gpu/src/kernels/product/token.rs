@@ -97,16 +97,10 @@ pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, together: &Together, th
         ]
         .map(|word| word as u32);
         let of_input = match &c {
-            Some(c) => [
-                c.before[0],
-                c.after[0],
-                c.whole_weight,
-                c.eps.to_bits(),
-                c.scale.to_bits(),
-                c.before_c.to_bits(),
-                c.after_c.to_bits(),
-            ],
-            None => [0, 0, 0, 0, 1.0f32.to_bits(), 0, 0],
+            Some(c) => {
+                [c.before[0], c.after[0], c.eps.to_bits(), c.scale.to_bits(), c.before_c.to_bits(), c.after_c.to_bits()]
+            }
+            None => [0, 0, 0, 1.0f32.to_bits(), 0, 0],
         };
         let params = [&words[..], &of_input[..], &[other[0], factor.to_bits()]].concat();
         let count = Count::new(rows.len().div_ceil(per_group), together.out.count(), 1);

@@ -14,7 +14,6 @@ struct Params {
     group: u32,
     before_offset: u32,
     after_offset: u32,
-    whole_weight: u32,
     eps: f32,
     scale: f32,
     before_c: f32,
@@ -30,27 +29,12 @@ struct Params {
 #if B_OTHER
 @group(0) @binding(B_OTHER) var<storage, read> other: array<f32>; // [width]: the residual, or gates
 #endif
-#if MAKES_INPUT
-@group(0) @binding(B_X) var<storage, read> x: array<f32>; // [cols]
-#else
-@group(0) @binding(B_X) var<storage, read> x: array<vec4<f32>>; // [cols / 4]
-#endif
-#if B_BEFORE
-@group(0) @binding(B_BEFORE) var<storage, read> before: array<f32>; // [cols]
-#endif
-#if B_AFTER
-@group(0) @binding(B_AFTER) var<storage, read> after: array<f32>; // [cols]
-#endif
-#if B_NORM_WEIGHT
-@group(0) @binding(B_NORM_WEIGHT) var<storage, read> norm_weight: array<f32>; // [cols] or [group]
-#endif
 @group(0) @binding(B_WEIGHTS4) var<storage, read> weights4: array<vec4<u32>>; // [rows, row_words / 4]
 @group(0) @binding(B_WEIGHTS) var<storage, read> weights: array<u32>; // the same
 #if B_GRIDS
 @group(0) @binding(B_GRIDS) var<storage, read> grids: array<u32>;
 #endif
 #include "quant/FORMAT.wgsl"
-
 #include "kernels/product/lanes.wgsl"
 
 fn with_bias(row: u32, sum: f32) -> f32 {
@@ -94,7 +78,18 @@ fn main(
         let base = select(0u, row, there) * p.row_words;
         var even = 0.0;
         var odd = 0.0;
-        for (var i = lane; i < PARTS; i += LANES) {
+        var i = lane;
+        // Two steps at once: more reads are on their way.
+        for (; i + LANES < PARTS; i += 2u * LANES) {
+            let next = i + LANES;
+            let a = part(base, i, i);
+            let b = part(base + p.row_words, i, i);
+            let c = part(base, next, next);
+            let d = part(base + p.row_words, next, next);
+            even += a + c;
+            odd += b + d;
+        }
+        if i < PARTS {
             even += part(base, i, i);
             odd += part(base + p.row_words, i, i);
         }
