@@ -39,6 +39,7 @@ struct Params {
 #if B_GATES
 @group(0) @binding(B_GATES) var<storage, read> gates: array<f32>; // as hidden
 #endif
+<<<<<<< HEAD
 #if MAKES_INPUT && !DOT8
 #define INPUTS array<f32>
 #else
@@ -54,6 +55,8 @@ struct Params {
 #if B_NORM_WEIGHT
 @group(0) @binding(B_NORM_WEIGHT) var<storage, read> norm_weight: INPUTS; // [cols] or [group]
 #endif
+=======
+>>>>>>> mixture
 @group(0) @binding(B_WEIGHTS4) var<storage, read> weights4: array<vec4<u32>>; // [rows, row_words / 4]
 @group(0) @binding(B_WEIGHTS) var<storage, read> weights: array<u32>; // the same
 #if B_GRIDS
@@ -130,7 +133,18 @@ fn main(
         let odd_base = select(0u, row + 1u, has_odd) * p.row_words;
         var even = 0.0;
         var odd = 0.0;
-        for (var i = lane; i < PARTS; i += LANES) {
+        var i = lane;
+        // Two steps at once: more reads are on their way.
+        for (; i + LANES < PARTS; i += 2u * LANES) {
+            let next = i + LANES;
+            let a = part(even_base, i, i);
+            let b = part(odd_base, i, i);
+            let c = part(even_base, next, next);
+            let d = part(odd_base, next, next);
+            even += a + c;
+            odd += b + d;
+        }
+        if i < PARTS {
             even += part(even_base, i, i);
             odd += part(odd_base, i, i);
         }
