@@ -21,13 +21,13 @@ impl std::error::Error for Usage {}
 /// What runs the model, and how.
 #[derive(Args, Clone)]
 pub struct Run {
-    /// What runs the model: auto, cpu, gpu or reference
+    /// What runs the model: auto (a GPU where there is one that takes it, else the CPU), cpu, gpu or reference
     #[arg(long, default_value = "auto", value_name = "NAME")]
     pub backend: Backend,
     /// Threads of the CPU executor [default: one for each physical core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
-    /// Which GPU, by a part of its name
+    /// Which GPU, by a part of its name or its number in `selkie devices`
     #[arg(long, value_name = "NAME")]
     pub device: Option<String>,
     /// f32 activations and caches, for comparison with references

@@ -6,6 +6,7 @@ mod beside;
 mod commands;
 mod open;
 mod progress;
+mod quiet;
 mod reading;
 mod terminal;
 mod whole_file;
@@ -59,6 +60,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    quiet::quieten_drivers();
     terminal::start_log();
     let result = match Cli::parse().command {
         Command::Chat(args) => commands::chat::run(args),

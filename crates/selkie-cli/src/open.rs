@@ -27,6 +27,7 @@ pub fn headers(model: &str, config: Option<&std::path::Path>) -> Result<Opened> 
 pub fn model(model: &str, run: &Run, exact: bool) -> Result<Model> {
     let options = OpenOptions {
         backend: run.backend,
+        device: run.device.clone(),
         threads: run.threads.map(usize::from),
         exact: (exact || run.exact) && !run.fast,
         config: run.config.clone(),

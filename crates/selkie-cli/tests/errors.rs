@@ -121,17 +121,6 @@ fn names_that_nobody_has() {
 }
 
 #[test]
-fn a_backend_that_is_not_there() {
-    for command in [&["generate", "MODEL", "x"][..], &["logits", "MODEL", "--ids", "1", "--out", "/dev/null"]] {
-        let model = fixture(MODEL);
-        let mut args = command.to_vec();
-        args[1] = &model;
-        args.extend(["--backend", "gpu"]);
-        assert!(failure(&args).contains("there is no GPU executor in this build yet"));
-    }
-}
-
-#[test]
 fn inputs_of_logits() {
     let folder = Folder::new();
     let model = fixture(MODEL);

@@ -48,7 +48,7 @@ fn mixture_fixtures_rounded() {
             let options = CpuOptions { threads: Some(2), exact: false };
             let mut executor = CpuExecutor::new(&spec, weights, &options).expect("an executor");
             let wanted = form.expected().seq;
-            let mut state = executor.new_state(wanted.ids.len()).expect("a state");
+            let mut state = pollster::block_on(executor.new_state(wanted.ids.len())).expect("a state");
             let outputs: Vec<usize> = (0..wanted.ids.len()).collect();
             let sequences = [Sequence { rows: 0..wanted.ids.len() }];
             let batch = Batch { ids: &wanted.ids, sequences: &sequences, outputs: &outputs, want: Want::Logits };

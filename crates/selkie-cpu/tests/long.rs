@@ -122,9 +122,9 @@ fn whole_prompt_equals_its_steps() {
     let mut executor = CpuExecutor::new(&spec, weights, &options).expect("an executor");
     let ids: Vec<u32> = (0..TOKENS as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) % VOCAB as u32).collect();
 
-    let mut whole = executor.new_state(TOKENS).expect("a state");
+    let mut whole = pollster::block_on(executor.new_state(TOKENS)).expect("a state");
     let at_once = feed(&mut executor, &mut whole, &ids);
-    let mut steps = executor.new_state(TOKENS).expect("a state");
+    let mut steps = pollster::block_on(executor.new_state(TOKENS)).expect("a state");
     let fresh = steps.bytes();
     let mut one_by_one = vec![];
     for id in &ids {

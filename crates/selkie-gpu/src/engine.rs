@@ -11,7 +11,7 @@ use std::{
 
 use selkie_formats::Tensor;
 use selkie_model::{
-    Batch, Error, LoadedWeights, ModelSpec, Output, Plan, Result, Snapshot, Want,
+    Batch, Error, LoadedWeights, ModelSpec, OpTime, Output, Plan, Result, Snapshot, Want,
     plan::{Rows, Slot, fuse, plan},
 };
 
@@ -21,7 +21,7 @@ use crate::{
     gpu::Use,
     kernels::sample::{Around, Sampler},
     state::{Inner, MARK_EVERY, Mark, PlaneShape, Planes, Slots},
-    table::{Bound, Ref, STEP_STRIDE, Sizes, Step, Table},
+    table::{Bound, Ref, STEP_STRIDE, Sequences, Sizes, Step, Table, Timers},
     weights::{Needed, Resident},
 };
 
@@ -34,18 +34,18 @@ pub struct RunOptions {
     pub exact: bool,
     /// Rows of a block at most.
     pub block_rows: usize,
+    /// Output rows of a block at most.
+    pub block_outputs: usize,
     /// Positions of a sequence at most.
     pub max_positions: usize,
 }
 
 impl Default for RunOptions {
     fn default() -> Self {
-        Self { exact: false, block_rows: 512, max_positions: 131_072 }
+        Self { exact: false, block_rows: 512, block_outputs: 32, max_positions: 131_072 }
     }
 }
 
-/// Output rows of a block at most.
-const MAX_OUTPUTS: usize = 32;
 /// Sequences of a batch that go in one block at most.
 const MAX_SEQUENCES: usize = 64;
 /// How long a submit should take at most: watchdogs, and people who wait for a stop.
@@ -75,7 +75,18 @@ pub struct Engine {
     /// Rows of the next block, as the last ones' time suggests.
     block_rows: Cell<usize>,
     most_rows: usize,
+    most_outputs: usize,
     words: RefCell<Vec<u32>>,
+    /// Whether times are measured, and where they are kept.
+    measuring: Cell<bool>,
+    profile: RefCell<Option<Rc<Times>>>,
+}
+
+/// The times of dispatches.
+struct Times {
+    resolved: Arc<Buffer>,
+    readback: Arc<Buffer>,
+    by_kernel: RefCell<Vec<OpTime>>,
 }
 
 /// A program made ready.
@@ -97,7 +108,7 @@ struct Inputs {
 }
 
 impl Inputs {
-    async fn new(gpu: &Gpu, spec: &ModelSpec, rows: usize) -> crate::Result<Self> {
+    async fn new(gpu: &Gpu, spec: &ModelSpec, rows: usize, most_outputs: usize) -> crate::Result<Self> {
         let mut end = MAX_SEQUENCES as u64 * STEP_STRIDE;
         let mut take = |bytes: usize| {
             let start = end;
@@ -105,7 +116,7 @@ impl Inputs {
             start
         };
         let ids = take(4 * rows);
-        let outputs = take(4 * MAX_OUTPUTS);
+        let outputs = take(4 * most_outputs);
         let angles = spec.ropes.iter().map(|rope| (take(8 * rows * (rope.n_dims / 2)), rope.n_dims / 2)).collect();
         let buffer = gpu.buffer("inputs", end, Use::Inputs).await?;
         Ok(Self { buffer, ids, outputs, angles, bytes: end })
@@ -118,10 +129,24 @@ impl Engine {
     /// # Errors
     /// Where there is no room, or an op or block format has no kernel.
     pub async fn new(gpu: Gpu, spec: &ModelSpec, weights: LoadedWeights, options: &RunOptions) -> crate::Result<Self> {
-        let plan = fuse(plan(spec));
+        Self::with_plan(gpu, spec, fuse(plan(spec)), weights, options).await
+    }
+
+    /// As [`new`](Self::new), with a plan that is given.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn with_plan(
+        gpu: Gpu,
+        spec: &ModelSpec,
+        plan: Plan,
+        weights: LoadedWeights,
+        options: &RunOptions,
+    ) -> crate::Result<Self> {
         let target = |regime| Target { regime, limits: gpu.limits(), flavours: gpu.flavours(), exact: options.exact };
         let mut needed = Needed::new(spec, Some(&weights), gpu.limits());
         let rows = options.block_rows.max(2);
+        let most_outputs = options.block_outputs.max(1);
         let positions = options.max_positions;
         let token = compile(spec, &plan, target(Regime::Token), 1, positions, &mut needed)?;
         let block = compile(spec, &plan, target(Regime::Block), rows, positions, &mut needed)?;
@@ -130,7 +155,7 @@ impl Engine {
         // Both programs use the same room: a pass is of one of them.
         let place_bytes = |program: &Program, i: usize| {
             program.places.get(i).map_or(0, |&(of, width)| {
-                let rows = if of == Rows::All { rows } else { MAX_OUTPUTS };
+                let rows = if of == Rows::All { rows } else { most_outputs };
                 4 * (rows * width) as u64
             })
         };
@@ -144,7 +169,7 @@ impl Engine {
             let bytes = [&token, &block].iter().filter_map(|p| p.scratch.get(i)).max().copied().unwrap_or(16);
             scratch.push(gpu.buffer("scratch", bytes, Use::Storage).await?);
         }
-        let inputs = Inputs::new(&gpu, spec, rows).await?;
+        let inputs = Inputs::new(&gpu, spec, rows, most_outputs).await?;
         let resolve = |of: Ref| -> Bound {
             let part = |offset: u64, bytes: usize| Bound {
                 buffer: inputs.buffer.clone(),
@@ -157,7 +182,7 @@ impl Engine {
                 Ref::Vector(id) => resident.vectors[id.0].clone(),
                 Ref::Grids => resident.grids.clone().unwrap_or_else(|| Bound::all(&inputs.buffer)),
                 Ref::Ids => part(inputs.ids, 4 * rows),
-                Ref::Outputs => part(inputs.outputs, 4 * MAX_OUTPUTS),
+                Ref::Outputs => part(inputs.outputs, 4 * most_outputs),
                 Ref::Angles(rope) => part(inputs.angles[rope].0, 8 * rows * inputs.angles[rope].1),
             }
         };
@@ -184,7 +209,7 @@ impl Engine {
             &Around {
                 logits: &token.logits.0,
                 offset: token.logits.1.offset,
-                width: spec.vocab_size,
+                width: token.logits.1.width,
                 inputs: &inputs.buffer,
                 ids: inputs.ids,
                 tokens: MAX_SEQUENCES,
@@ -192,7 +217,7 @@ impl Engine {
         )
         .await?;
         let widest = spec.vocab_size.max(spec.d_model).next_multiple_of(4);
-        let readback = gpu.buffer("readback", 4 * (MAX_OUTPUTS * widest) as u64, Use::Readback).await?;
+        let readback = gpu.buffer("readback", 4 * (most_outputs * widest) as u64, Use::Readback).await?;
         let shapes = plan.slots.iter().map(|slot| PlaneShape::of(slot, options.exact)).collect();
         places.extend(scratch);
         Ok(Self {
@@ -213,7 +238,10 @@ impl Engine {
             shapes,
             block_rows: Cell::new(rows),
             most_rows: rows,
+            most_outputs,
             words: RefCell::default(),
+            measuring: Cell::new(false),
+            profile: RefCell::default(),
             gpu,
         })
     }
@@ -389,10 +417,11 @@ impl Engine {
             self.settle(state).await?;
             planes.push(self.own_planes(state).await?);
         }
-        let width = match batch.want {
-            Want::Logits => self.spec.vocab_size,
-            Want::Hidden => self.spec.d_model,
-        };
+        let width = self.plan.buffer(match batch.want {
+            Want::Logits => self.plan.logits,
+            Want::Hidden => self.plan.hidden,
+        });
+        let width = width.width;
         let mut values = Vec::with_capacity(batch.outputs.len() * width);
         let mut row = 0;
         let mut fed = vec![0; states.len()];
@@ -400,7 +429,7 @@ impl Engine {
             let mut end = (row + self.block_rows.get()).min(batch.ids.len());
             // No more outputs and sequences than there is room for.
             let outputs = batch.outputs.partition_point(|&o| o < row);
-            if let Some(&over) = batch.outputs.get(outputs + MAX_OUTPUTS) {
+            if let Some(&over) = batch.outputs.get(outputs + self.most_outputs) {
                 end = end.min(over);
             }
             let mut pieces = vec![];
@@ -494,18 +523,27 @@ impl Engine {
         let end = if want == Want::Hidden { ready.until_hidden } else { ready.table.rows().len() };
         let states: Vec<&[wgpu::BindGroup]> = planes.iter().map(|planes| planes.groups.as_slice()).collect();
         let gpu = &self.gpu;
+        let mut timers = self.timers().await?;
         let mut encoder = gpu.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         {
             let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-            ready.table.encode(&mut pass, 0..end, gpu.limits().workgroups, &sizes, &self.step_group, &states);
+            let of = Sequences { sizes: &sizes, first_step: 0, step: &self.step_group, states: &states };
+            let timers = timers.as_mut().map(|timers| &mut timers.0);
+            ready.table.encode(&mut pass, 0..end, gpu.limits().workgroups, &of, timers);
         }
         let (buffer, view) = if want == Want::Hidden { &ready.hidden } else { &ready.logits };
         let bytes = 4 * (outputs.len() * view.stride) as u64;
         if bytes > 0 {
             encoder.copy_buffer_to_buffer(buffer.raw(), 0, self.readback.raw(), 0, bytes);
         }
+        if let Some((timers, times)) = &timers {
+            timers.resolve(&mut encoder, &times.resolved, &times.readback);
+        }
         gpu.queue().submit([encoder.finish()]);
         gpu.check()?;
+        if let Some((timers, times)) = &timers {
+            self.note(timers, times).await?;
+        }
         if bytes == 0 {
             return Ok(vec![]);
         }
@@ -539,7 +577,7 @@ impl Engine {
         }
         words[self.inputs.ids as usize / 4..][..ids.len()].copy_from_slice(ids);
         words[self.inputs.outputs as usize / 4..][..outputs.len()].copy_from_slice(outputs);
-        let mut end = self.inputs.outputs as usize / 4 + MAX_OUTPUTS;
+        let mut end = self.inputs.outputs as usize / 4 + self.most_outputs;
         for (rope, &(start, pairs)) in self.spec.ropes.iter().zip(&self.inputs.angles) {
             let mut at = start as usize / 4;
             for piece in pieces {
@@ -580,6 +618,51 @@ impl Engine {
             }
         }
         Ok(tensors)
+    }
+
+    /// Switches the measuring of times on, from nothing, or off; where the device has no clock nothing is measured.
+    pub(crate) fn measure(&self, on: bool) {
+        self.measuring.set(on && self.gpu.has_timestamps());
+        *self.profile.borrow_mut() = None;
+    }
+
+    /// Timers for a submit, where times are measured.
+    async fn timers(&self) -> crate::Result<Option<(Timers, Rc<Times>)>> {
+        if !self.measuring.get() {
+            return Ok(None);
+        }
+        let known = self.profile.borrow().clone();
+        let times = match known {
+            Some(times) => times,
+            None => {
+                let resolved = self.gpu.buffer("times", Timers::BYTES, Use::Times).await?;
+                let readback = self.gpu.buffer("times", Timers::BYTES, Use::Readback).await?;
+                Rc::new(Times { resolved, readback, by_kernel: RefCell::default() })
+            }
+        };
+        *self.profile.borrow_mut() = Some(times.clone());
+        Ok(Some((Timers::new(&self.gpu), times)))
+    }
+
+    /// Adds what a submit took.
+    async fn note(&self, timers: &Timers, times: &Times) -> crate::Result<()> {
+        let taken = timers.read(&self.gpu, &times.readback).await?;
+        let mut kept = times.by_kernel.borrow_mut();
+        for (op, time) in taken {
+            match kept.iter_mut().find(|kept| kept.op == op) {
+                Some(kept) => {
+                    kept.runs += 1;
+                    kept.time += time;
+                }
+                None => kept.push(OpTime { op, runs: 1, time }),
+            }
+        }
+        Ok(())
+    }
+
+    /// The times since measuring began or was last asked for.
+    pub(crate) fn take_times(&self) -> Vec<OpTime> {
+        self.profile.borrow().as_ref().map_or(vec![], |times| times.by_kernel.take())
     }
 
     /// Whether it is exact.

@@ -3,7 +3,9 @@
 use std::rc::Rc;
 
 use selkie_formats::LocalFuture;
-use selkie_model::{Batch, Choice, Error, Executor, LoadedWeights, ModelSpec, Output, Result, Snapshot, State};
+use selkie_model::{
+    Batch, Choice, Error, Executor, LoadedWeights, ModelSpec, OpTime, Output, Plan, Result, Snapshot, State,
+};
 
 use crate::{
     Gpu,
@@ -23,6 +25,20 @@ impl GpuExecutor {
     /// Where there is no room, or an op or block format has no kernel.
     pub async fn new(gpu: Gpu, spec: &ModelSpec, weights: LoadedWeights, options: &RunOptions) -> Result<Self> {
         Ok(Self { engine: Rc::new(Engine::new(gpu, spec, weights, options).await?) })
+    }
+
+    /// As [`new`](Self::new), with a plan that is given.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn with_plan(
+        gpu: Gpu,
+        spec: &ModelSpec,
+        plan: Plan,
+        weights: LoadedWeights,
+        options: &RunOptions,
+    ) -> Result<Self> {
+        Ok(Self { engine: Rc::new(Engine::with_plan(gpu, spec, plan, weights, options).await?) })
     }
 
     /// The model on the device.
@@ -73,13 +89,15 @@ impl Executor for GpuExecutor {
         self.engine.gpu.describe()
     }
 
-    fn new_state(&self, capacity: usize) -> Result<State> {
-        now(self.engine.new_state(capacity)).map(|slots| State::new(Box::new(slots)))
+    fn new_state(&self, capacity: usize) -> LocalFuture<'_, Result<State>> {
+        Box::pin(async move { Ok(State::new(Box::new(self.engine.new_state(capacity).await?))) })
     }
 
-    fn restore(&self, snapshot: &Snapshot, capacity: usize) -> Result<State> {
-        let restored = now(self.engine.restore(snapshot, capacity))?;
-        Ok(State::restored(Box::new(restored), snapshot.positions))
+    fn restore<'a>(&'a self, snapshot: &'a Snapshot, capacity: usize) -> LocalFuture<'a, Result<State>> {
+        Box::pin(async move {
+            let restored = self.engine.restore(snapshot, capacity).await?;
+            Ok(State::restored(Box::new(restored), snapshot.positions))
+        })
     }
 
     fn forward<'a>(
@@ -99,13 +117,12 @@ impl Executor for GpuExecutor {
     ) -> LocalFuture<'a, Result<Option<Vec<u32>>>> {
         Box::pin(self.choose(last, n, choice, state))
     }
-}
 
-/// The result of a future that never waits, as none here does outside a browser.
-fn now<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
-    let mut future = std::pin::pin!(future);
-    match future.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
-        std::task::Poll::Ready(result) => result,
-        std::task::Poll::Pending => Err(Error::Device("this device makes its caller wait".into())),
+    fn profile(&mut self, on: bool) {
+        self.engine.measure(on);
+    }
+
+    fn take_profile(&mut self) -> Vec<OpTime> {
+        self.engine.take_times()
     }
 }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use selkie_model::{
     WeightId,
-    plan::{AttentionOp, BufferId, Op, Plan, Product, SelectiveScanOp},
+    plan::{AttentionOp, BufferId, Mamba3Op, Op, Plan, Product, SelectiveScanOp},
     spec::Activation,
 };
 
@@ -85,6 +85,54 @@ pub enum Then {
     },
 }
 
+/// How a head's results of all ranks become one, with ops between that nobody else reads:
+/// `out[h] = Σ out_weight[h, r] · activation(gate_weight[h, r] · gate[h]) · norm(x[h, r])`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RankGate {
+    /// `[rows, n_heads · rank · head_dim]`.
+    pub x: BufferId,
+    /// `[rows, n_heads · head_dim]`.
+    pub gate: BufferId,
+    /// `[n_heads, rank, head_dim]`.
+    pub gate_weight: WeightId,
+    /// `[n_heads, rank, head_dim]`.
+    pub out_weight: WeightId,
+    /// Of each head and rank.
+    pub norm: Option<RowNorm>,
+    /// Of the gates.
+    pub activation: Activation,
+    /// Width of a head.
+    pub head_dim: usize,
+    /// `[rows, n_heads · head_dim]`.
+    pub out: BufferId,
+}
+
+/// Queries, keys and values of latent attention, head by head: `q = [k_up · q_nope | rope(q_rope)]`, `k = [c | rope(k_rope)]`, and
+/// `v = c`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Latent {
+    /// `[rows, n_heads · nope_dim]`.
+    pub q_nope: BufferId,
+    /// `[n_heads, rank, nope_dim]`.
+    pub k_up: WeightId,
+    /// Query heads.
+    pub n_heads: usize,
+    /// Before it is turned, `[rows, n_heads · rope_dim]`.
+    pub q_rope: BufferId,
+    /// Before it is turned, `[rows, rope_dim]`.
+    pub k_rope: BufferId,
+    /// The rotary embedding.
+    pub rope: usize,
+    /// With its norm, `[rows, rank]`.
+    pub c: Input,
+    /// `[rows, n_heads · (rank + rope_dim)]`.
+    pub q: BufferId,
+    /// `[rows, rank + rope_dim]`.
+    pub k: BufferId,
+    /// `[rows, rank]`.
+    pub v: BufferId,
+}
+
 /// What is dispatched.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Lowered {
@@ -115,15 +163,43 @@ pub enum Lowered {
         /// Keys.
         k: Input,
     },
-    /// Mamba-1's recurrence, B and C as they are made.
+    /// Mamba-1's recurrence, step sizes, B and C as they are made.
     SelectiveScan {
         /// The op.
         op: SelectiveScanOp,
+        /// What the step sizes are the product of, where they are not made yet.
+        dt: Option<(Input, Product)>,
         /// B.
         b: Input,
         /// C.
         c: Input,
     },
+    /// Mamba-3's recurrence, B and C as they are made.
+    Mamba3 {
+        /// The op.
+        op: Mamba3Op,
+        /// B.
+        b: Input,
+        /// C.
+        c: Input,
+    },
+    /// What latent attention reads.
+    Latent(Latent),
+    /// Attention, and each head's matrix times its results.
+    HeadAttention {
+        /// The op.
+        op: AttentionOp,
+        /// Queries.
+        q: Input,
+        /// Keys.
+        k: Input,
+        /// `[n_heads, out, v_head_dim]`.
+        weight: WeightId,
+        /// `[rows, n_heads · out]`.
+        out: BufferId,
+    },
+    /// Ranks become one.
+    RankGate(RankGate),
     /// An op as it is.
     Op(Op),
 }
@@ -197,10 +273,16 @@ impl Lowered {
                 };
                 input.reads().into_iter().chain(residual).collect()
             }
-            Lowered::Attention { op, q, k } => {
+            Lowered::Attention { op, q, k } | Lowered::HeadAttention { op, q, k, .. } => {
                 [q.reads(), k.reads(), vec![op.v]].concat()
             }
-            Lowered::SelectiveScan { op, b, c } => [b.reads(), c.reads(), vec![op.x, op.dt]].concat(),
+            Lowered::Latent(op) => vec![op.q_nope, op.q_rope, op.k_rope, op.c.x],
+            Lowered::SelectiveScan { op, dt, b, c } => {
+                let dt = dt.as_ref().map_or(vec![op.dt], |(input, _)| input.reads());
+                [b.reads(), c.reads(), dt, vec![op.x]].concat()
+            }
+            Lowered::Mamba3 { op, b, c } => [b.reads(), c.reads(), vec![op.x, op.dt, op.a, op.trap, op.angle]].concat(),
+            Lowered::RankGate(op) => vec![op.x, op.gate],
             Lowered::Op(op) => op.inputs(),
         }
     }
@@ -215,6 +297,10 @@ impl Lowered {
             },
             Lowered::Attention { op, .. } => vec![op.out],
             Lowered::SelectiveScan { op, .. } => vec![op.out],
+            Lowered::Mamba3 { op, .. } => vec![op.out],
+            Lowered::Latent(op) => vec![op.q, op.k, op.v],
+            Lowered::HeadAttention { out, .. } => vec![*out],
+            Lowered::RankGate(op) => vec![op.out],
             Lowered::Op(op) => op.outputs(),
         }
     }
@@ -236,7 +322,7 @@ pub struct Lazy {
     pub products: bool,
     /// Attention turns and norms queries and keys.
     pub attention: bool,
-    /// The selective scan norms B and C.
+    /// The selective scan makes step sizes and norms B and C.
     pub scan: bool,
     /// The batch is one row, which is the output where there is one.
     pub one_row: bool,
@@ -244,10 +330,14 @@ pub struct Lazy {
 
 /// The plan's dispatches, each with its layer.
 pub fn lower(plan: &Plan, lazy: Lazy) -> Vec<(Lowered, Option<usize>)> {
-    let mut run = Run { plan, lazy, unmade: HashMap::new(), turned: HashMap::new(), out: vec![], layer: None };
-    for (op, &layer) in plan.ops.iter().zip(&plan.layer_of) {
+    let mut reads = HashMap::new();
+    plan.ops.iter().flat_map(Op::inputs).for_each(|id| *reads.entry(id).or_insert(0) += 1);
+    let (unmade, turned, steps) = (HashMap::new(), HashMap::new(), HashMap::new());
+    let mut run = Run { plan, lazy, reads, unmade, turned, steps, out: vec![], layer: None };
+    let mut at = 0;
+    while let Some(&layer) = plan.layer_of.get(at) {
         run.layer = layer;
-        run.op(op);
+        at += run.ops(&plan.ops[at..]);
     }
     // Callers read the hidden rows and the logits themselves.
     for kept in [plan.hidden, plan.logits] {
@@ -260,9 +350,13 @@ pub fn lower(plan: &Plan, lazy: Lazy) -> Vec<(Lowered, Option<usize>)> {
 struct Run<'a> {
     plan: &'a Plan,
     lazy: Lazy,
+    /// How many ops read each buffer.
+    reads: HashMap<BufferId, usize>,
     unmade: HashMap<BufferId, Input>,
     /// What each value that a rope turns was before.
     turned: HashMap<BufferId, BufferId>,
+    /// Step sizes that selective scans make themselves.
+    steps: HashMap<BufferId, (Input, Product)>,
     out: Vec<(Lowered, Option<usize>)>,
     layer: Option<usize>,
 }
@@ -325,6 +419,13 @@ impl Run<'_> {
         Input::plain(x)
     }
 
+    /// Whether all that reads `id` is a selective scan, for its step sizes.
+    fn only_steps(&self, id: BufferId) -> bool {
+        let mut readers = self.plan.ops.iter().filter(|op| op.inputs().contains(&id));
+        let first = readers.next();
+        readers.next().is_none() && matches!(first, Some(Op::SelectiveScan(op)) if op.dt == id)
+    }
+
     fn small(&mut self, x: BufferId) -> Input {
         let input = self.input(x);
         let width = self.plan.buffer(x).width;
@@ -334,6 +435,80 @@ impl Run<'_> {
         }
         self.whole(x);
         Input::plain(x)
+    }
+
+    /// B or C of Mamba-3, which its kernels norm in groups.
+    fn grouped(&mut self, x: BufferId, group: usize) -> Input {
+        let input = self.input(x);
+        let normed = input.norm.is_none_or(|norm| norm.group == group);
+        if normed && input.before.is_none() && input.after.is_none() && input.scale == 1.0 && input.rope.is_none() {
+            return input;
+        }
+        self.whole(x);
+        Input::plain(x)
+    }
+
+    /// Lowers the first of `ops`, or as many as make one dispatch; says how many.
+    fn ops(&mut self, ops: &[Op]) -> usize {
+        if let Some((op, n)) = rank_gate(ops, |id| self.reads.get(&id) == Some(&1)) {
+            self.whole(op.x);
+            self.whole(op.gate);
+            self.push(Lowered::RankGate(op));
+            return n;
+        }
+        if let Some(op) = self.latent(ops) {
+            self.whole(op.q_nope);
+            self.whole(op.q_rope);
+            self.whole(op.k_rope);
+            self.unmade.remove(&op.v);
+            self.push(Lowered::Latent(op));
+            return 3;
+        }
+        if let [Op::Attention(op), Op::HeadLinear { x, weight, out, .. }, ..] = ops {
+            // One row at a time is not kept for callers in between, and nobody else reads it.
+            if self.lazy.attention && *x == op.out && self.reads.get(x) == Some(&1) && op.sinks.is_none() {
+                self.whole(op.v);
+                let q = self.heads(op.q, op.head_dim);
+                let k = self.heads(op.k, op.head_dim);
+                self.push(Lowered::HeadAttention { op: *op, q, k, weight: *weight, out: *out });
+                return 2;
+            }
+        }
+        self.op(&ops[0]);
+        1
+    }
+
+    /// What latent attention reads, where one dispatch makes all of it.
+    fn latent(&self, ops: &[Op]) -> Option<Latent> {
+        let [Op::HeadLinear { x: q_nope, weight: k_up, n_heads, out: up }, queries, keys, ..] = ops else {
+            return None;
+        };
+        let Op::JoinHeads { a, b: q_rope, n_heads: same, out: q } = queries else { return None };
+        let Op::JoinHeads { a: c, b: k_rope, n_heads: 1, out: k } = keys else { return None };
+        let chained = self.lazy.attention && a == up && same == n_heads && self.reads.get(up) == Some(&1);
+        let turned = |id: &BufferId| {
+            let input = self.unmade.get(id)?;
+            let (rope, _) = input.rope?;
+            let plain = Input { rope: None, ..input.clone() }.is_plain();
+            plain.then_some((input.x, rope))
+        };
+        let ((q_rope, rope), (k_rope, other)) = (turned(q_rope)?, turned(k_rope)?);
+        let value = self.unmade.get(c)?.clone();
+        let normed = value.norm.is_some_and(|norm| norm.group == self.plan.buffer(*c).width);
+        let plain = normed && Input { norm: None, ..value.clone() }.is_plain();
+        let made = Latent {
+            q_nope: *q_nope,
+            k_up: *k_up,
+            n_heads: *n_heads,
+            q_rope,
+            k_rope,
+            rope,
+            c: value,
+            q: *q,
+            k: *k,
+            v: *c,
+        };
+        (chained && plain && rope == other).then_some(made)
     }
 
     fn op(&mut self, op: &Op) {
@@ -379,6 +554,10 @@ impl Run<'_> {
                 let input = self.input(*y);
                 self.push(Lowered::Rows { input, add: Some((*x, *scale)), out: *out });
             }
+            Op::Linear { x, product } if self.lazy.scan && self.only_steps(product.out) => {
+                let input = self.small(*x);
+                self.steps.insert(product.out, (input, *product));
+            }
             Op::Linear { x, product } => {
                 let input = self.product_input(*x);
                 self.push(Lowered::Products { input, products: vec![*product], then: Then::Store });
@@ -407,10 +586,19 @@ impl Run<'_> {
             }
             Op::SelectiveScan(op) => {
                 self.whole(op.x);
-                self.whole(op.dt);
+                let dt = self.steps.remove(&op.dt);
+                if dt.is_none() {
+                    self.whole(op.dt);
+                }
                 let b = self.small(op.b);
                 let c = self.small(op.c);
-                self.push(Lowered::SelectiveScan { op: *op, b, c });
+                self.push(Lowered::SelectiveScan { op: *op, dt, b, c });
+            }
+            Op::Mamba3(op) => {
+                [op.x, op.dt, op.a, op.trap, op.angle].into_iter().for_each(|id| self.whole(id));
+                let b = self.grouped(op.b, op.shape.d_state);
+                let c = self.grouped(op.c, op.shape.d_state);
+                self.push(Lowered::Mamba3 { op: *op, b, c });
             }
             other => {
                 other.inputs().into_iter().for_each(|id| self.whole(id));
@@ -418,4 +606,35 @@ impl Run<'_> {
             }
         }
     }
+}
+
+/// Ranks' gates, with a norm of the results or without, and the way back: as one, and how many ops that are.
+fn rank_gate(ops: &[Op], once: impl Fn(BufferId) -> bool) -> Option<(RankGate, usize)> {
+    let [Op::RankExpand { x: gate, weight: gate_weight, head_dim, out: expanded }, rest @ ..] = ops else {
+        return None;
+    };
+    let (norm, rest) = match rest {
+        [Op::RmsNorm { x, weight, group, eps, out }, rest @ ..] if group == head_dim && once(*out) => {
+            (Some((*x, *out, RowNorm { weight: *weight, group: *group, eps: *eps })), rest)
+        }
+        _ => (None, rest),
+    };
+    let [Op::Glu { gate: by, up, activation, out: gated }, Op::RankReduce { x, weight, head_dim: same, out }, ..] =
+        rest
+    else {
+        return None;
+    };
+    let chained = by == expanded && x == gated && same == head_dim && norm.is_none_or(|norm| norm.1 == *up);
+    let alone = once(*expanded) && once(*gated) && up != expanded;
+    let made = RankGate {
+        x: norm.map_or(*up, |norm| norm.0),
+        gate: *gate,
+        gate_weight: *gate_weight,
+        out_weight: *weight,
+        norm: norm.map(|norm| norm.2),
+        activation: *activation,
+        head_dim: *head_dim,
+        out: *out,
+    };
+    (chained && alone).then_some((made, 3 + usize::from(norm.is_some())))
 }

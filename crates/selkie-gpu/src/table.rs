@@ -3,7 +3,7 @@
 //! Each [`Row`] says which kernel runs over which buffers, with which constants and how many workgroups. All of it is
 //! fixed when the table is made, but for the sizes of a batch, which [`Count`]s name and the [`Step`] brings.
 
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc, time::Duration};
 
 use selkie_model::plan::SlotId;
 
@@ -282,35 +282,19 @@ impl Table {
         self.rows.iter().map(|ready| &ready.row)
     }
 
-    /// Writes rows `range` into a pass. `step` is group 1 of kernels without a state; `states[s]` has one for each slot.
+    /// Writes rows `range` into a pass.
     pub fn encode(
         &self,
         pass: &mut wgpu::ComputePass<'_>,
         range: Range<usize>,
         limit: u32,
-        sequences: &[Sizes],
-        step: &wgpu::BindGroup,
-        states: &[&[wgpu::BindGroup]],
-    ) {
-        self.encode_at(0, pass, range, limit, sequences, step, states);
-    }
-
-    /// As [`encode`](Self::encode), for sequences whose steps are from `first` on.
-    #[allow(clippy::too_many_arguments, reason = "those of a pass, and where its steps are")]
-    pub fn encode_at(
-        &self,
-        first: usize,
-        pass: &mut wgpu::ComputePass<'_>,
-        range: Range<usize>,
-        limit: u32,
-        sequences: &[Sizes],
-        step: &wgpu::BindGroup,
-        states: &[&[wgpu::BindGroup]],
+        of: &Sequences<'_>,
+        mut timers: Option<&mut Timers>,
     ) {
         for ready in &self.rows[range] {
             let row = &ready.row;
-            let runs = if row.each == Each::Batch { 1 } else { sequences.len() };
-            for (s, sizes) in sequences[..runs].iter().enumerate() {
+            let runs = if row.each == Each::Batch { 1 } else { of.sizes.len() };
+            for (s, sizes) in of.sizes[..runs].iter().enumerate() {
                 if row.from.is_some_and(|(of, least)| sizes.get(of) < least) {
                     continue;
                 }
@@ -326,10 +310,90 @@ impl Table {
                 }
                 pass.set_pipeline(&ready.pipeline.raw);
                 pass.set_bind_group(0, &ready.group, &[]);
-                let group = row.slot.map_or(step, |slot| &states[s][slot.0 as usize]);
-                pass.set_bind_group(1, group, &[(first + s) as u32 * STEP_STRIDE as u32]);
+                let group = row.slot.map_or(of.step, |slot| &of.states[s][slot.0 as usize]);
+                pass.set_bind_group(1, group, &[(of.first_step + s) as u32 * STEP_STRIDE as u32]);
+                if let Some(timers) = &mut timers {
+                    timers.start(pass, row.kernel);
+                }
                 pass.dispatch_workgroups(x, y, z);
+                if let Some(timers) = &mut timers {
+                    timers.stop(pass);
+                }
             }
         }
+    }
+}
+
+/// The sequences of a pass.
+#[derive(Clone, Copy)]
+pub struct Sequences<'a> {
+    /// The sizes of each.
+    pub sizes: &'a [Sizes],
+    /// The number of the first one's step; the others' follow.
+    pub first_step: usize,
+    /// Group 1 of kernels without a state.
+    pub step: &'a wgpu::BindGroup,
+    /// For each sequence group 1 of the kernels of each slot.
+    pub states: &'a [&'a [wgpu::BindGroup]],
+}
+
+/// Queries of a set at most, by WebGPU's rules.
+const MOST_QUERIES: u32 = 4096;
+
+/// When each dispatch of a submit began and ended, by the device's own clock.
+pub struct Timers {
+    set: wgpu::QuerySet,
+    kernels: Vec<&'static str>,
+}
+
+impl Timers {
+    /// None yet.
+    pub fn new(gpu: &Gpu) -> Self {
+        let descriptor =
+            wgpu::QuerySetDescriptor { label: Some("timers"), ty: wgpu::QueryType::Timestamp, count: MOST_QUERIES };
+        Self { set: gpu.device().create_query_set(&descriptor), kernels: vec![] }
+    }
+
+    fn has_room(&self) -> bool {
+        2 * (self.kernels.len() as u32) + 2 <= MOST_QUERIES
+    }
+
+    fn start(&mut self, pass: &mut wgpu::ComputePass<'_>, kernel: &'static str) {
+        if self.has_room() {
+            pass.write_timestamp(&self.set, 2 * self.kernels.len() as u32);
+        }
+        self.kernels.push(kernel);
+    }
+
+    fn stop(&mut self, pass: &mut wgpu::ComputePass<'_>) {
+        let at = 2 * self.kernels.len() as u32 - 1;
+        if at < MOST_QUERIES {
+            pass.write_timestamp(&self.set, at);
+        }
+    }
+
+    /// Has the device write the times into a buffer that `read` takes them from.
+    pub fn resolve(&self, encoder: &mut wgpu::CommandEncoder, resolved: &Buffer, readback: &Buffer) {
+        let n = (2 * self.kernels.len() as u32).min(MOST_QUERIES);
+        encoder.resolve_query_set(&self.set, 0..n, resolved.raw(), 0);
+        encoder.copy_buffer_to_buffer(resolved.raw(), 0, readback.raw(), 0, 8 * u64::from(n));
+    }
+
+    /// Bytes of all times.
+    pub const BYTES: u64 = 8 * MOST_QUERIES as u64;
+
+    /// Each dispatch's kernel and time, from what was read.
+    ///
+    /// # Errors
+    /// Where the device cannot be read.
+    pub async fn read(&self, gpu: &Gpu, readback: &Buffer) -> Result<Vec<(&'static str, Duration)>> {
+        let n = self.kernels.len().min(MOST_QUERIES as usize / 2);
+        let period = f64::from(gpu.queue().get_timestamp_period());
+        gpu.read(readback, 0..16 * n as u64, |bytes| {
+            let ticks: &[u64] = bytemuck::cast_slice(bytes);
+            let time = |pair: &[u64]| Duration::from_nanos((pair[1].saturating_sub(pair[0]) as f64 * period) as u64);
+            self.kernels.iter().copied().zip(ticks.chunks_exact(2).map(time)).collect()
+        })
+        .await
     }
 }

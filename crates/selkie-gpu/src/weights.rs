@@ -208,7 +208,7 @@ impl<'a> Needed<'a> {
             vectors.push(Bound::all(&buffer));
         }
         let grids = if self.matrices.iter().any(|m| m.format.needs_grids()) {
-            let words: Vec<u32> = vec![0];
+            let words = crate::quant::grids();
             let buffer = gpu.buffer("grids", 4 * words.len() as u64, Use::Storage).await?;
             gpu.queue().write_buffer(buffer.raw(), 0, bytemuck::cast_slice(&words));
             Some(Bound::all(&buffer))

@@ -9,8 +9,8 @@ use selkie_model::{
 };
 use selkie_suite::Case;
 
-/// Attention of several kinds.
-const MODELS: &[&str] = &["llama-gqa", "gemma2", "mistral-swa", "qwen3-qknorm"];
+/// Attention of several kinds, and recurrent layers.
+const MODELS: &[&str] = &["llama-gqa", "gemma2", "mistral-swa", "ssm-mamba3-siso", "ssm-mamba3-attention"];
 const PROMPT: [u32; 10] = [40, 77, 114, 151, 188, 25, 62, 99, 136, 173];
 const SEED: u64 = 7;
 
@@ -27,7 +27,7 @@ fn gpu() -> Gpu {
 fn executor(gpu: Gpu, name: &str) -> GpuExecutor {
     let case = Case::open(name);
     let (spec, weights) = case.forms.first().expect("a form of the model").load();
-    let options = RunOptions { exact: true, max_positions: 1024, block_rows: 64 };
+    let options = RunOptions { exact: true, max_positions: 1024, block_rows: 64, ..RunOptions::default() };
     pollster::block_on(GpuExecutor::new(gpu, &spec, weights, &options)).expect("an executor")
 }
 
@@ -48,7 +48,7 @@ fn chosen(logits: &[f32], choice: &Choice<'_>, state: &State) -> u32 {
 
 /// A state that holds `prompt`, and the token that comes after it.
 fn start(executor: &mut GpuExecutor, prompt: &[u32], choice: &Choice<'_>) -> (State, u32) {
-    let mut state = executor.new_state(prompt.len() + 600).expect("a state");
+    let mut state = pollster::block_on(executor.new_state(prompt.len() + 600)).expect("a state");
     let logits = feed(executor, prompt, &mut state);
     let first = chosen(&logits, choice, &state);
     (state, first)
@@ -161,7 +161,7 @@ fn what_cannot_be_changes_nothing() {
     let mut executor = executor(gpu(), MODELS[0]);
     let params = SamplingParams::default();
     let choice = Choice { params: &params, seed: 0, sequence: 0, stop: &[] };
-    let mut state = executor.new_state(20).expect("a state");
+    let mut state = pollster::block_on(executor.new_state(20)).expect("a state");
     feed(&mut executor, &PROMPT, &mut state);
     let before = arrays(&state);
     let mut ask = |last: u32, n: usize, choice: &Choice<'_>| {
@@ -205,7 +205,7 @@ fn what_is_closed_leaves_nothing_behind() {
     let before = held();
     for i in 0..100 {
         let mut executor = executor(gpu.clone(), MODELS[0]);
-        let mut state = executor.new_state(64).expect("a state");
+        let mut state = pollster::block_on(executor.new_state(64)).expect("a state");
         let open = held();
         assert!(open > before);
         feed(&mut executor, &PROMPT, &mut state);

@@ -257,17 +257,17 @@ pub trait Executor {
     /// What it runs on, for people.
     fn device(&self) -> String;
 
-    /// A state for one new sequence of up to `capacity` positions.
+    /// A state for one new sequence of up to `capacity` positions. Later, since a GPU only says later whether there is room.
     ///
     /// # Errors
     /// Where there is no room for it.
-    fn new_state(&self, capacity: usize) -> Result<State>;
+    fn new_state(&self, capacity: usize) -> LocalFuture<'_, Result<State>>;
 
     /// A state that continues a snapshot, with room for `capacity` positions in all. It cannot go back past the snapshot.
     ///
     /// # Errors
     /// Where the snapshot is not of this model's shapes, or there is no room.
-    fn restore(&self, snapshot: &Snapshot, capacity: usize) -> Result<State>;
+    fn restore<'a>(&'a self, snapshot: &'a Snapshot, capacity: usize) -> LocalFuture<'a, Result<State>>;
 
     /// Runs the batch; each sequence continues its state, which advances by its rows.
     ///

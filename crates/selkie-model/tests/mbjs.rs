@@ -57,7 +57,7 @@ fn other_configurations() {
                     read += 1;
                     let weights = pollster::block_on(spec.weights.load(&checkpoint)).expect("weights");
                     let mut reference = Reference::<f32>::new(spec, weights);
-                    let mut state = reference.new_state(2).expect("a state");
+                    let mut state = pollster::block_on(reference.new_state(2)).expect("a state");
                     let sequences = [Sequence { rows: 0..2 }];
                     let batch = Batch { ids: &[0, 1], sequences: &sequences, outputs: &[0, 1], want: Want::Logits };
                     pollster::block_on(reference.forward(&batch, &mut [&mut state])).expect("a forward pass");

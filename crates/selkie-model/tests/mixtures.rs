@@ -96,7 +96,7 @@ fn logits(checkpoint: &Checkpoint, config: Option<&Value>) -> Vec<f32> {
     let spec = families::read(checkpoint, config).unwrap_or_else(|e| panic!("{e}"));
     let weights = pollster::block_on(spec.weights.load(checkpoint)).expect("weights");
     let mut reference = Reference::<f32>::new(spec, weights);
-    let mut state = reference.new_state(8).expect("a state");
+    let mut state = pollster::block_on(reference.new_state(8)).expect("a state");
     let (ids, rows) = ([1, 5, 2, 77, 130, 3, 9, 200], [0, 1, 2, 3, 4, 5, 6, 7]);
     let batch = Batch { ids: &ids, sequences: &[Sequence { rows: 0..8 }], outputs: &rows, want: Want::Logits };
     pollster::block_on(reference.forward(&batch, &mut [&mut state])).expect("a forward pass").values

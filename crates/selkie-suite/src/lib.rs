@@ -147,7 +147,7 @@ impl Subject {
 
     /// Logits of every row, fed `piece` tokens at a time.
     fn pieces(&mut self, ids: &[u32], piece: usize) -> Vec<f32> {
-        let mut state = self.executor.new_state(ids.len()).expect("a state");
+        let mut state = pollster::block_on(self.executor.new_state(ids.len())).expect("a state");
         let got: Vec<f32> = ids.chunks(piece).flat_map(|ids| self.forward(ids, &mut state).values).collect();
         assert_eq!(state.positions(), ids.len(), "{}", self.what);
         got
@@ -157,7 +157,7 @@ impl Subject {
     fn check_rewind(&mut self, ids: &[u32], logits: &[f32], tolerance: f32) {
         let width = logits.len() / ids.len();
         let half = ids.len() / 2;
-        let mut state = self.executor.new_state(ids.len()).expect("a state");
+        let mut state = pollster::block_on(self.executor.new_state(ids.len())).expect("a state");
         self.forward(&ids[..half], &mut state);
         let mut fork = state.fork();
         let astray: Vec<u32> = ids[half..].iter().rev().copied().collect();
@@ -171,7 +171,8 @@ impl Subject {
 
     fn batch(&mut self, ids: &[u32], sequences: usize) -> Vec<f32> {
         let len = ids.len() / sequences;
-        let mut states: Vec<State> = (0..sequences).map(|_| self.executor.new_state(len).expect("a state")).collect();
+        let mut states: Vec<State> =
+            (0..sequences).map(|_| pollster::block_on(self.executor.new_state(len)).expect("a state")).collect();
         let mut states: Vec<&mut State> = states.iter_mut().collect();
         let sequences: Vec<Sequence> = (0..sequences).map(|s| Sequence { rows: s * len..(s + 1) * len }).collect();
         let rows: Vec<usize> = (0..ids.len()).collect();
@@ -180,7 +181,8 @@ impl Subject {
     }
 
     fn check_greedy(&mut self, greedy: &fixture::Greedy, case: &Case) {
-        let mut state = self.executor.new_state(greedy.prompt.len() + greedy.tokens.len()).expect("a state");
+        let mut state =
+            pollster::block_on(self.executor.new_state(greedy.prompt.len() + greedy.tokens.len())).expect("a state");
         let mut output = self.forward(&greedy.prompt, &mut state);
         let width = output.width;
         for (i, &wanted) in greedy.tokens.iter().enumerate() {

@@ -153,7 +153,7 @@ pub fn run_mbjs(name: &str, make: Make<'_>) {
 impl Subject {
     /// The mean over positions of the final norm's output, L2-normalised.
     fn embed(&mut self, ids: &[u32]) -> Vec<f32> {
-        let mut state = self.executor.new_state(ids.len()).expect("a state");
+        let mut state = pollster::block_on(self.executor.new_state(ids.len())).expect("a state");
         let sequences = [Sequence { rows: 0..ids.len() }];
         let outputs: Vec<usize> = (0..ids.len()).collect();
         let batch = Batch { ids, sequences: &sequences, outputs: &outputs, want: Want::Hidden };
@@ -166,7 +166,7 @@ impl Subject {
 
     /// Each of `tokens` after the prompt is the likeliest.
     fn check_tokens(&mut self, tokens: &[u32], prompt: usize) {
-        let mut state = self.executor.new_state(tokens.len()).expect("a state");
+        let mut state = pollster::block_on(self.executor.new_state(tokens.len())).expect("a state");
         let mut output = self.forward(&tokens[..prompt], &mut state);
         for (i, &wanted) in tokens.iter().enumerate().skip(prompt) {
             let last = output.row(output.values.len() / output.width - 1);

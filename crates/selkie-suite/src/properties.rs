@@ -20,12 +20,12 @@ impl Numbers {
 impl Subject {
     /// One piece = pieces of any lengths = restored from a saved state between them, in outputs and in the final state.
     pub(crate) fn check_splits(&mut self, ids: &[u32], logits: &[f32], tolerance: f32) {
-        let mut whole = self.executor.new_state(ids.len()).expect("a state");
+        let mut whole = pollster::block_on(self.executor.new_state(ids.len())).expect("a state");
         self.forward(ids, &mut whole);
         let whole = pollster::block_on(whole.snapshot()).expect("a snapshot");
         for seed in 0..4 {
             let mut numbers = Numbers(seed);
-            let mut state = self.executor.new_state(ids.len()).expect("a state");
+            let mut state = pollster::block_on(self.executor.new_state(ids.len())).expect("a state");
             let (mut got, mut cuts, mut rest) = (vec![], vec![], ids);
             while !rest.is_empty() {
                 let (piece, behind) = rest.split_at(1 + numbers.below(rest.len().min(11)));
@@ -33,7 +33,7 @@ impl Subject {
                 rest = behind;
                 if numbers.below(2) == 0 {
                     let saved = pollster::block_on(state.snapshot()).expect("a snapshot");
-                    state = self.executor.restore(&saved, ids.len()).expect("a restored state");
+                    state = pollster::block_on(self.executor.restore(&saved, ids.len())).expect("a restored state");
                     cuts.push(ids.len() - rest.len());
                 }
             }
@@ -50,7 +50,7 @@ impl Subject {
         let started: Vec<State> = cases
             .iter()
             .map(|(past, ..)| {
-                let mut state = self.executor.new_state(ids.len()).expect("a state");
+                let mut state = pollster::block_on(self.executor.new_state(ids.len())).expect("a state");
                 if !past.is_empty() {
                     self.forward(&ids[past.clone()], &mut state);
                 }

@@ -20,6 +20,7 @@
 //! # }
 //! ```
 
+mod backend;
 mod chat;
 pub mod convert;
 mod error;
@@ -37,13 +38,14 @@ mod state_file;
 mod text_side;
 mod tokens;
 
+pub use backend::Backend;
 pub use chat::{Chat, Message, messages_json, parse_messages};
 pub use error::{Error, Result};
 pub use files::{ModelFiles, Opened};
 pub use generate::{Event, Finish, GenerateOptions, Generated, OnEvent, Timings};
 pub use hybrid::{Hybrid, HybridConfig, HybridLayer, HybridParameter, HybridSampling, random_seed};
 pub use map::MappedFile;
-pub use model::{Backend, Model, OpenOptions};
+pub use model::{Model, OpenOptions};
 pub use session::Session;
 pub use state_file::SavedState;
 pub use text_side::TextSide;
@@ -52,6 +54,8 @@ pub use tokens::TokenHash;
 pub use pollster::block_on;
 pub use selkie_cpu as cpu;
 pub use selkie_formats as formats;
+#[cfg(feature = "gpu")]
+pub use selkie_gpu as gpu;
 pub use selkie_model as model_spec;
 pub use selkie_model::sampling::{self, SamplingParams};
 pub use selkie_text as text;

@@ -6,44 +6,18 @@ use std::{
     rc::Rc,
 };
 
-use selkie_cpu::{CpuExecutor, CpuOptions};
-use selkie_model::{Batch, Executor, ModelSpec, OpTime, Sequence, Want, reference::Reference};
+use selkie_model::{Batch, Executor, ModelSpec, OpTime, Sequence, State, Want};
 
-use crate::{Error, ModelFiles, Opened, Result, Session, TextSide, finite};
-
-/// What runs the model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Backend {
-    /// The fastest that is there; never a software adapter.
-    #[default]
-    Auto,
-    /// SIMD and threads.
-    Cpu,
-    /// WebGPU.
-    Gpu,
-    /// The specification in plain loops: slow, and right.
-    Reference,
-}
-
-impl std::str::FromStr for Backend {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        match name {
-            "auto" => Ok(Backend::Auto),
-            "cpu" => Ok(Backend::Cpu),
-            "gpu" => Ok(Backend::Gpu),
-            "reference" => Ok(Backend::Reference),
-            _ => Err(format!("`{name}` is none of auto, cpu, gpu, reference")),
-        }
-    }
-}
+use crate::{Backend, Error, ModelFiles, Opened, Result, Session, TextSide, backend, finite};
 
 /// How a model is opened.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     /// What runs it.
     pub backend: Backend,
+    /// Which GPU, by a part of its name or its number in the list of devices; the first where `None`. Only for
+    /// [`Backend::Gpu`].
+    pub device: Option<String>,
     /// Threads of the CPU executor; as many as there are cores where `None`.
     pub threads: Option<usize>,
     /// f32 activations and caches, for comparison with references.
@@ -78,21 +52,11 @@ impl Model {
     /// # Errors
     /// As there.
     pub fn from_opened(opened: Opened, options: &OpenOptions) -> Result<Self> {
-        if options.backend == Backend::Gpu {
-            let what = "there is no GPU executor in this build yet; `--backend cpu` runs the model on the processor";
-            return Err(Error::Backend(what.into()));
-        }
         let spec = opened.spec()?;
         let named = |error| Error::Checkpoint { file: opened.files.name.clone(), error };
         let weights = pollster::block_on(spec.weights.load(&opened.checkpoint)).map_err(named)?;
         finite::warn(&opened, &spec.weights, &weights);
-        let executor: Box<dyn Executor> = match options.backend {
-            Backend::Reference => Box::new(Reference::<f64>::new(spec.clone(), weights)),
-            _ => {
-                let cpu = CpuOptions { threads: options.threads, exact: options.exact };
-                Box::new(CpuExecutor::new(&spec, weights, &cpu).map_err(named)?)
-            }
-        };
+        let executor = backend::executor(&opened.files.name, &spec, weights, options)?;
         let opened = Rc::new(opened);
         Ok(Self { text: TextSide::new(opened.clone()), opened, spec, executor, id: OnceCell::new() })
     }
@@ -161,7 +125,11 @@ impl Model {
     /// Where the model was made for fewer positions, or there is no memory for them.
     pub fn session(&self, capacity: usize) -> Result<Session> {
         self.check_context(capacity)?;
-        Ok(Session::new(self.executor.new_state(capacity)?, capacity))
+        Ok(Session::new(self.new_state(capacity)?, capacity))
+    }
+
+    fn new_state(&self, capacity: usize) -> Result<State> {
+        Ok(pollster::block_on(self.executor.new_state(capacity))?)
     }
 
     pub(crate) fn check_context(&self, capacity: usize) -> Result<()> {
@@ -197,7 +165,7 @@ impl Model {
         let kept = match session.state.rewind(len) {
             Ok(()) => len,
             Err(selkie_model::Error::Rewind { .. } | selkie_model::Error::LostState) => {
-                session.state = self.executor.new_state(session.capacity)?;
+                session.state = self.new_state(session.capacity)?;
                 0
             }
             Err(error) => return Err(error.into()),
@@ -268,7 +236,7 @@ impl Model {
     /// # Errors
     /// Where a list is empty, an id is outside the vocabulary, or the pass fails.
     pub fn batch_logits(&mut self, lists: &[Vec<u32>], piece: usize) -> Result<Vec<Vec<f32>>> {
-        let mut states = lists.iter().map(|l| self.executor.new_state(l.len())).collect::<Result<Vec<_>, _>>()?;
+        let mut states = lists.iter().map(|l| self.new_state(l.len())).collect::<Result<Vec<_>>>()?;
         let mut logits = vec![vec![]; lists.len()];
         let longest = lists.iter().map(Vec::len).max().unwrap_or(0);
         for at in (0..longest).step_by(piece.max(1)) {

@@ -17,7 +17,7 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 fn open(name: &str) -> Model {
-    let options = OpenOptions { exact: true, threads: Some(1), ..OpenOptions::default() };
+    let options = OpenOptions { backend: Backend::Cpu, exact: true, threads: Some(1), ..OpenOptions::default() };
     Model::open(&fixture(name), &options).expect(name)
 }
 

@@ -451,14 +451,16 @@ impl Executor for CpuExecutor {
         format!("{} threads of {}", self.pool.threads(), self.pool.isa().name())
     }
 
-    fn new_state(&self, capacity: usize) -> Result<State> {
-        Ok(State::new(Box::new(self.slots(capacity)?)))
+    fn new_state(&self, capacity: usize) -> LocalFuture<'_, Result<State>> {
+        Box::pin(async move { Ok(State::new(Box::new(self.slots(capacity)?))) })
     }
 
-    fn restore(&self, snapshot: &Snapshot, capacity: usize) -> Result<State> {
-        let mut slots = self.slots(capacity)?;
-        slots.restore(snapshot)?;
-        Ok(State::restored(Box::new(slots), snapshot.positions))
+    fn restore<'a>(&'a self, snapshot: &'a Snapshot, capacity: usize) -> LocalFuture<'a, Result<State>> {
+        Box::pin(async move {
+            let mut slots = self.slots(capacity)?;
+            slots.restore(snapshot)?;
+            Ok(State::restored(Box::new(slots), snapshot.positions))
+        })
     }
 
     fn forward<'a>(

@@ -8,7 +8,7 @@ use super::{Engine, LONGEST, MAX_SEQUENCES, Piece};
 use crate::{
     kernels::sample,
     state::{Planes, Slots},
-    table::Sizes,
+    table::{Sequences, Sizes},
 };
 
 impl Engine {
@@ -70,19 +70,27 @@ impl Engine {
         let gpu = &self.gpu;
         let (table, limit) = (&self.token.table, gpu.limits().workgroups);
         let states = [planes.groups.as_slice()];
+        let mut timers = self.timers().await?;
         let mut encoder = gpu.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         {
             let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
             for token in 0..n {
-                let sizes = Sizes { rows: 1, outputs: 1, own: 1, past: (past + token) as u32 };
-                table.encode_at(token, &mut pass, 0..table.rows().len(), limit, &[sizes], &self.step_group, &states);
-                self.sampler.encode(&mut pass, choice, token);
+                let sizes = [Sizes { rows: 1, outputs: 1, own: 1, past: (past + token) as u32 }];
+                let of = Sequences { sizes: &sizes, first_step: token, step: &self.step_group, states: &states };
+                table.encode(&mut pass, 0..table.rows().len(), limit, &of, timers.as_mut().map(|t| &mut t.0));
+                self.sampler.encode(&mut pass, choice, token, timers.as_mut().map(|t| &mut t.0));
             }
         }
         let bytes = 4 * n as u64;
         encoder.copy_buffer_to_buffer(self.inputs.buffer.raw(), self.inputs.ids + 4, self.readback.raw(), 0, bytes);
+        if let Some((timers, times)) = &timers {
+            timers.resolve(&mut encoder, &times.resolved, &times.readback);
+        }
         gpu.queue().submit([encoder.finish()]);
         gpu.check()?;
+        if let Some((timers, times)) = &timers {
+            self.note(timers, times).await?;
+        }
         Ok(gpu.read(&self.readback, 0..bytes, |bytes| bytemuck::pod_collect_to_vec(bytes)).await?)
     }
 }

@@ -79,6 +79,8 @@ pub enum Use {
     Uniform,
     /// Both: what a token brings, read as either.
     Inputs,
+    /// Times are resolved into it.
+    Times,
     /// Read by the host.
     Readback,
     /// Filled by the host, copied from.
@@ -92,6 +94,7 @@ impl Use {
             Use::Storage => U::STORAGE | U::COPY_SRC | U::COPY_DST,
             Use::Uniform => U::UNIFORM | U::COPY_DST,
             Use::Inputs => U::UNIFORM | U::STORAGE | U::COPY_DST | U::COPY_SRC,
+            Use::Times => U::QUERY_RESOLVE | U::COPY_SRC,
             Use::Readback => U::MAP_READ | U::COPY_DST,
             Use::Staging => U::MAP_WRITE | U::COPY_SRC,
         }

@@ -57,6 +57,22 @@ pub async fn devices() -> Vec<Found> {
     adapters().await.into_iter().map(describe).collect()
 }
 
+/// Whether a search for hardware can find any. Where it cannot, drivers need not be loaded, which takes longer than a small
+/// model's answer: on Linux every GPU has a file that its driver opens.
+fn hardware_is_possible() -> bool {
+    const DRIVERS: [&str; 7] = ["dri", "nvidia", "nvhost", "dxg", "kgsl", "mali", "pvr"];
+    if !cfg!(target_os = "linux") {
+        return true;
+    }
+    match std::fs::read_dir("/dev") {
+        Ok(files) => files.flatten().any(|file| {
+            let name = file.file_name();
+            DRIVERS.iter().any(|driver| name.to_string_lossy().starts_with(driver))
+        }),
+        Err(_) => true,
+    }
+}
+
 fn limits(limits: &wgpu::Limits) -> Limits {
     Limits {
         binding: limits.max_storage_buffer_binding_size,
@@ -94,7 +110,7 @@ fn flavours(adapter: &wgpu::Adapter, features: wgpu::Features) -> Flavours {
         subgroup: subgroups.then_some(info.subgroup_max_size),
         f16,
         cooperative: cooperative && f16 && tiles.iter().any(halves),
-        packed_dot: info.device_type != wgpu::DeviceType::Cpu,
+        packed_dot: true,
         unchecked: info.backend != wgpu::Backend::BrowserWebGpu,
     }
 }
@@ -105,6 +121,9 @@ impl Gpu {
     /// # Errors
     /// Where there is none, none of that name, or it cannot be opened.
     pub async fn open(options: &GpuOptions) -> Result<Gpu> {
+        if options.device.is_none() && !options.software && !hardware_is_possible() {
+            return Err(Error::NoAdapter(String::new()));
+        }
         let adapter = choose(adapters().await, options)?;
         let info = adapter.get_info();
         let fail = |what: String| Error::Open { device: info.name.clone(), what };

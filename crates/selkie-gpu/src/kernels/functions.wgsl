@@ -56,7 +56,10 @@ fn f_soft_cap(x: f32, c: f32) -> f32 {
 }
 
 fn softplus(x: f32) -> f32 {
-    // ln(1 + e^x); the logarithm of 1 + small by its series.
+    // ln(1 + e^x); ln(1 + e) as 2 artanh(e / (2 + e)) by its series, since `log` is only so exact near 1.
     let e = exp(-abs(x));
-    return max(x, 0.0) + select(log(1.0 + e), e * (1.0 - e * (0.5 - e * (1.0 / 3.0))), e < 0.01);
+    let s = e / (2.0 + e);
+    let t = s * s;
+    let series = 1.0 + t * (1.0 / 3.0 + t * (1.0 / 5.0 + t * (1.0 / 7.0 + t * (1.0 / 9.0 + t * (1.0 / 11.0 + t / 13.0)))));
+    return max(x, 0.0) + 2.0 * s * series;
 }

@@ -1,9 +1,11 @@
 //! What `input.wgsl` is given: the bindings, defines and constants of an [`Input`].
 
+use selkie_model::plan::BufferId;
+
 use crate::{
     Result,
     compile::{Ctx, View},
-    kernels::Binds,
+    kernels::{Binds, rows},
     lower::{Function, Gate, Input},
     table::Ref,
 };
@@ -93,4 +95,23 @@ impl From<View> for Target {
     fn from(view: View) -> Self {
         Self { of: view.of(), offset: view.offset, stride: view.stride }
     }
+}
+
+/// Offset and stride of each of `ids` in one buffer: the place where they all are, or copies of them in scratch buffer
+/// `scratch` where they are apart.
+pub(crate) fn together(ctx: &mut Ctx<'_, '_>, ids: &[BufferId], scratch: usize) -> Result<(Ref, Vec<[usize; 2]>)> {
+    let views: Vec<View> = ids.iter().map(|&id| ctx.view(id)).collect::<Result<_>>()?;
+    if views.iter().all(|view| view.place == views[0].place) {
+        return Ok((views[0].of(), views.iter().map(|view| [view.offset, view.stride]).collect()));
+    }
+    let width: usize = views.iter().map(|view| view.width.next_multiple_of(4)).sum();
+    let of = ctx.scratch(scratch, 4 * (ctx.max_rows * width) as u64);
+    let mut at = vec![];
+    let mut offset = 0;
+    for (&id, view) in ids.iter().zip(&views) {
+        rows::emit_to(ctx, &Input::plain(id), None, Target { of, offset, stride: width }, view.rows)?;
+        at.push([offset, width]);
+        offset += view.width.next_multiple_of(4);
+    }
+    Ok((of, at))
 }

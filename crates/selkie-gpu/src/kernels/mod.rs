@@ -1,12 +1,19 @@
 //! The kernels, one folder each: shader, dispatcher, tests against the reference.
 
 mod attention;
+mod delta;
 mod embed;
+mod heads;
 mod input;
+mod mamba3;
 mod product;
+#[cfg(test)]
+mod rig;
+mod ranks;
 mod rope;
 mod rows;
 pub(crate) mod sample;
+mod scan;
 mod take_rows;
 
 use selkie_model::plan::Op;
@@ -25,11 +32,20 @@ pub(crate) fn emit(ctx: &mut Ctx<'_, '_>, lowered: &Lowered) -> Result<()> {
         Lowered::Rows { input, add, out } => rows::emit(ctx, input, *add, *out),
         Lowered::Products { input, products, then } => product::emit(ctx, input, products, then),
         Lowered::Attention { op, q, k } => attention::emit(ctx, op, q, k),
-        Lowered::SelectiveScan { op, .. } => Err(unknown("selective_scan", op.state.0)),
+        Lowered::SelectiveScan { op, dt, b, c } => scan::emit(ctx, op, dt.as_ref(), b, c),
+        Lowered::Mamba3 { op, b, c } => mamba3::emit(ctx, op, b, c),
+        Lowered::Latent(op) => heads::latent(ctx, op),
+        Lowered::HeadAttention { op, q, k, weight, out } => heads::attention(ctx, op, [q, k], *weight, *out),
+        Lowered::RankGate(op) => ranks::gate(ctx, op),
         Lowered::Op(op) => match op {
             Op::Embed { table, scale, out } => embed::emit(ctx, *table, *scale, *out),
             Op::Rope { x, rope, head_dim, out } => rope::emit(ctx, *x, *rope, *head_dim, *out),
+            Op::DeltaRule(op) => delta::emit(ctx, op),
             Op::TakeRows { x, out } => take_rows::emit(ctx, *x, *out),
+            Op::JoinHeads { a, b, n_heads, out } => heads::join(ctx, *a, *b, *n_heads, *out),
+            Op::HeadLinear { x, weight, n_heads, out } => heads::linear(ctx, *x, *weight, *n_heads, *out),
+            Op::RankExpand { x, weight, head_dim, out } => ranks::expand(ctx, *x, *weight, *head_dim, *out),
+            Op::RankReduce { x, weight, head_dim, out } => ranks::reduce(ctx, *x, *weight, *head_dim, *out),
             other => Err(unknown(other.name(), 0)),
         },
     }

@@ -34,3 +34,24 @@ fn low_nibbles(words: vec4<u32>) -> vec4<u32> {
 fn high_nibbles(words: vec4<u32>) -> vec4<u32> {
     return (words >> vec4(4u)) & vec4(0x0f0f0f0fu);
 }
+
+// 32 unsigned bytes, in order.
+struct Bytes { lo: vec4<u32>, hi: vec4<u32> }
+
+// Nibbles with their fifth bits.
+fn five_bits(nibbles: vec4<u32>, bits: u32) -> Bytes {
+    let fifth = vec4(0x10101010u);
+    let lo = low_nibbles(nibbles) | ((vec4(bits) << vec4(4u, 3u, 2u, 1u)) & fifth);
+    let hi = high_nibbles(nibbles) | ((vec4(bits) >> vec4(0u, 1u, 2u, 3u)) & fifth);
+    return Bytes(lo, hi);
+}
+
+// 16 values of two bits at the bottom of their bytes.
+fn low_pairs(word: u32) -> vec4<u32> {
+    return (vec4(word) >> vec4(0u, 2u, 4u, 6u)) & vec4(0x03030303u);
+}
+
+// 16 values of two bits at the top of their bytes.
+fn high_pairs(word: u32) -> vec4<u32> {
+    return (vec4(word) << vec4(6u, 4u, 2u, 0u)) & vec4(0xc0c0c0c0u);
+}

@@ -5,7 +5,8 @@ fn halves(word: u32) -> vec2<f32> {
 #if FAST_HALVES
     return unpack2x16float(word);
 #else
-    // Devices may read subnormal halves as zero, and small scales are subnormal. FAST_HALVES is for devices that do not.
+    // Devices may read subnormal halves as zero, and small scales are subnormal. FAST_HALVES is for devices that do
+    // not.
     let bits = vec2(word, word >> 16u);
     let normal = bitcast<vec2<f32>>(((bits & vec2(0x7fffu)) << vec2(13u)) + vec2(112u << 23u));
     let subnormal = vec2<f32>(bits & vec2(0x3ffu)) * 0x1p-24f;

@@ -17,7 +17,7 @@ fn k_scales(packed: &[u8; 12], out: &mut [u8; 16]) {
 
 /// The nibbles of two groups, which share bytes in the file.
 fn k_nibbles(shared: &[u8; 32]) -> [[u8; 16]; 2] {
-    [fields::nibbles(&shared.map(|q| q & 15)), fields::nibbles(&shared.map(|q| q >> 4))]
+    [fields::nibbles(shared, 0), fields::nibbles(shared, 4)]
 }
 
 /// Nibbles in the order of `Q4_0`; scales and minima as bytes.
@@ -44,7 +44,7 @@ pub(super) fn q5_k(row: &[u8], [nibbles, bits, scales, halves, ..]: Planes<'_>) 
             out.copy_from_slice(k_nibbles(shared).as_flattened());
         }
         for (g, out) in parts_mut::<4>(bits).iter_mut().enumerate() {
-            *out = fields::bits(&fifth.map(|bits| bits >> g));
+            *out = fields::bits(fifth, g);
         }
     }
 }
@@ -62,8 +62,41 @@ pub(super) fn q6_k(row: &[u8], [nibbles, upper, scales, halves, ..]: Planes<'_>)
         for (g, (nibbles, upper)) in out.enumerate() {
             let (part, at) = (g / 4, g % 4);
             let (low, high) = (&low[2 * part + at % 2], &high[part]);
-            *nibbles = fields::nibbles(&low.map(|q| q >> (4 * (at / 2))));
-            *upper = fields::pairs(&high.map(|q| q >> (2 * at) ^ 2));
+            *nibbles = fields::nibbles(low, 4 * (at / 2));
+            *upper = fields::pairs(high, 2 * at).map(|four| four ^ 0xaa);
+        }
+    }
+}
+
+/// Pairs of bits; scales and minima as they are in the file.
+pub(super) fn q2_k(row: &[u8], [pairs, scales, halves, ..]: Planes<'_>) {
+    let out = parts_mut::<64>(pairs).iter_mut().zip(parts_mut::<16>(scales)).zip(parts_mut::<4>(halves));
+    for (block, ((pairs, scales), halves)) in parts::<84>(row).iter().zip(out) {
+        *scales = *field::<0, 16, 84>(block);
+        *halves = *field::<80, 4, 84>(block);
+        let qs = parts::<32>(field::<16, 64, 84>(block));
+        for (g, out) in parts_mut::<8>(pairs).iter_mut().enumerate() {
+            *out = fields::pairs(&qs[g / 4], 2 * (g % 4));
+        }
+    }
+}
+
+/// Pairs of low bits, third bits turned: two's complement of what was 4 more; scales as signed bytes.
+pub(super) fn q3_k(row: &[u8], [pairs, bits, scales, halves, ..]: Planes<'_>) {
+    let quants = parts_mut::<64>(pairs).iter_mut().zip(parts_mut::<32>(bits));
+    let out = quants.zip(parts_mut::<16>(scales)).zip(parts_mut::<2>(halves));
+    for (block, (((pairs, bits), scales), halves)) in parts::<110>(row).iter().zip(out) {
+        let (third, packed) = (field::<0, 32, 110>(block), field::<96, 12, 110>(block));
+        let qs = parts::<32>(field::<32, 64, 110>(block));
+        *halves = *field::<108, 2, 110>(block);
+        for (sub, scale) in scales.iter_mut().enumerate() {
+            let low = packed[sub % 8] >> (4 * (sub / 8)) & 15;
+            let high = packed[8 + sub % 4] >> (2 * (sub / 4)) & 3;
+            *scale = (low | high << 4).wrapping_sub(32);
+        }
+        for (g, (pairs, bits)) in parts_mut::<8>(pairs).iter_mut().zip(parts_mut::<4>(bits)).enumerate() {
+            *pairs = fields::pairs(&qs[g / 4], 2 * (g % 4));
+            *bits = fields::bits(third, g).map(|eight| !eight);
         }
     }
 }

@@ -1,5 +1,5 @@
-// Scales of Q4_K and Q5_K: a byte of scale and a byte of minimum a group at word `plane`; after those of all groups, half-precision
-// scale and scale of the minima for 8 groups.
+// Scales of Q4_K and Q5_K: a byte of scale and a byte of minimum a group at word `plane`; after those of all groups,
+// half-precision scale and scale of the minima for 8 groups.
 #include "quant/group.wgsl"
 #define FORMAT_OFFSETS
 

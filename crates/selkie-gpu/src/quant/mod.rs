@@ -1,19 +1,24 @@
-//! Block formats on the device: how rows lie there, how a file's rows become such rows, and (in the WGSL files beside, one
-//! a format) how kernels read them.
+//! Block formats on the device: how rows lie there, how a file's rows become such rows, and (in the WGSL files beside,
+//! one a format) how kernels read them.
 //!
 //! A matrix is row after row. A row of a block format is a few planes, one after the other, each with the same kind of
-//! field for all groups of 32 values: quants first, scales last. What shares a group is thus aligned, which it is not in
-//! the 34 or 210 bytes of a file's block, and neighbouring threads read neighbouring words. No format takes more than a
-//! few hundredths more room than in its file; the WGSL files say what their planes are.
+//! field for all groups of 32 values: quants first, scales last. What shares a group is thus aligned, which it is not
+//! in the 34 or 210 bytes of a file's block, and neighbouring threads read neighbouring words. No format takes more
+//! than a few hundredths more room than in its file; the WGSL files say what their planes are.
 
 mod blocks;
+mod few_bits;
 mod fields;
+mod grids;
+mod iq;
 mod k;
+mod planes;
 
 use std::fmt;
 
 use selkie_formats::DType;
 
+use self::grids::Grid;
 use crate::Defines;
 
 /// Values in a group: what a kernel unpacks at once.
@@ -35,8 +40,8 @@ enum Kind {
     /// Blocks.
     Blocks {
         planes: &'static [Plane],
-        /// Whether values are looked up in grids.
-        grids: bool,
+        /// The grid that values are looked up in.
+        grid: Option<Grid>,
         /// Writes a row's planes, all of which are zeros, from the blocks of a file's row.
         repack: fn(&[u8], Planes<'_>),
     },
@@ -91,10 +96,11 @@ impl Format {
 
     /// Whether kernels need [`grids`].
     pub fn needs_grids(self) -> bool {
-        matches!(self.0.kind, Kind::Blocks { grids: true, .. })
+        matches!(self.0.kind, Kind::Blocks { grid: Some(_), .. })
     }
 
-    /// Words (u32) of a row of `cols` values on the device, a multiple of 4. `cols` is a multiple of the block's length.
+    /// Words (u32) of a row of `cols` values on the device, a multiple of 4. `cols` is a multiple of the block's
+    /// length.
     pub fn row_words(self, cols: usize) -> usize {
         match &self.0.kind {
             Kind::Float => cols.next_multiple_of(FLOATS) * self.0.dtype.block_bytes() / 4,
@@ -130,13 +136,23 @@ impl Format {
         }
     }
 
-    /// The names that a kernel's text is made with: `FORMAT`, and `FORMAT_FLOAT` or `FORMAT_GRIDS` where they hold.
+    /// The names that a kernel's text is made with: `FORMAT`; where they hold, `FORMAT_FLOAT` or `FORMAT_GRIDS`; and
+    /// with the latter `GRID`, where the format's grid begins among all of them.
     pub fn defines(self) -> Defines {
-        Defines::new()
-            .set("FORMAT", self.name())
-            .flag("FORMAT_FLOAT", self.is_float())
-            .flag("FORMAT_GRIDS", self.needs_grids())
+        let defines = Defines::new().set("FORMAT", self.name());
+        match self.0.kind {
+            Kind::Float => defines.flag("FORMAT_FLOAT", true),
+            Kind::Blocks { grid: None, .. } => defines,
+            Kind::Blocks { grid: Some(grid), .. } => {
+                defines.flag("FORMAT_GRIDS", true).set("GRID", format_args!("{}u", grid.offset()))
+            }
+        }
     }
+}
+
+/// The buffer `grids` of every format that [needs](Format::needs_grids) it.
+pub fn grids() -> Vec<u32> {
+    grids::words()
 }
 
 impl PartialEq for Format {
@@ -159,12 +175,15 @@ const fn float(dtype: DType) -> Layout {
 
 /// `planes`: (words, groups) each.
 macro_rules! blocks {
-    ($dtype:ident, [$(($words:literal, $groups:literal)),*], $repack:path $(, grids: $grids:literal)?) => {
+    ($dtype:ident, [$(($words:literal, $groups:literal)),*], $repack:path) => {
+        blocks!($dtype, [$(($words, $groups)),*], $repack, None)
+    };
+    ($dtype:ident, [$(($words:literal, $groups:literal)),*], $repack:path, $grid:expr) => {
         Layout {
             dtype: DType::$dtype,
             kind: Kind::Blocks {
                 planes: &[$(Plane { words: $words, groups: $groups }),*],
-                grids: false $(|| $grids)?,
+                grid: $grid,
                 repack: $repack,
             },
         }
@@ -177,8 +196,27 @@ static FORMATS: &[Layout] = &[
     float(DType::BF16),
     blocks!(Q4_0, [(4, 1), (1, 2)], blocks::q4_0),
     blocks!(Q4_1, [(4, 1), (1, 1)], blocks::q4_1),
+    blocks!(Q5_0, [(4, 1), (1, 1), (1, 2)], blocks::q5_0),
+    blocks!(Q5_1, [(4, 1), (1, 1), (1, 1)], blocks::q5_1),
     blocks!(Q8_0, [(8, 1), (1, 2)], blocks::q8_0),
+    blocks!(Q2_K, [(2, 1), (1, 2), (1, 8)], k::q2_k),
+    blocks!(Q3_K, [(2, 1), (1, 1), (1, 2), (1, 16)], k::q3_k),
     blocks!(Q4_K, [(4, 1), (1, 2), (1, 8)], k::q4_k),
     blocks!(Q5_K, [(4, 1), (1, 1), (1, 2), (1, 8)], k::q5_k),
     blocks!(Q6_K, [(4, 1), (2, 1), (1, 2), (1, 16)], k::q6_k),
+    blocks!(IQ1_S, [(1, 1), (1, 2), (1, 16)], iq::iq1_s, Some(Grid::Iq1)),
+    blocks!(IQ1_M, [(1, 1), (1, 2), (1, 4), (1, 16)], iq::iq1_m, Some(Grid::Iq1)),
+    blocks!(IQ2_XXS, [(2, 1), (1, 16)], iq::iq2_xxs, Some(Grid::Iq2Xxs)),
+    blocks!(IQ2_XS, [(2, 1), (1, 4), (1, 16)], iq::iq2_xs, Some(Grid::Iq2Xs)),
+    blocks!(IQ2_S, [(2, 1), (1, 2), (1, 16)], iq::iq2_s, Some(Grid::Iq2S)),
+    blocks!(IQ3_XXS, [(3, 1), (1, 16)], iq::iq3_xxs, Some(Grid::Iq3Xxs)),
+    blocks!(IQ3_S, [(3, 1), (1, 4), (1, 8), (1, 16)], iq::iq3_s, Some(Grid::Iq3S)),
+    blocks!(IQ4_NL, [(4, 1), (1, 2)], planes::iq4_nl),
+    blocks!(IQ4_XS, [(4, 1), (1, 4), (1, 16)], planes::iq4_xs),
+    blocks!(TQ1_0, [(13, 8), (1, 16)], few_bits::tq1_0),
+    blocks!(TQ2_0, [(2, 1), (1, 16)], few_bits::tq2_0),
+    blocks!(MXFP4, [(4, 1), (1, 4)], planes::mxfp4),
+    blocks!(NVFP4, [(4, 1), (1, 2)], planes::nvfp4),
+    blocks!(Q1_0, [(1, 1), (1, 8)], few_bits::q1_0),
+    blocks!(Q2_0, [(2, 1), (1, 4)], few_bits::q2_0),
 ];

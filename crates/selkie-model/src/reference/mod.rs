@@ -226,13 +226,15 @@ impl<T: Real> Executor for Reference<T> {
         format!("one thread, plain loops in f{}", 8 * size_of::<T>())
     }
 
-    fn new_state(&self, capacity: usize) -> Result<State> {
-        Ok(State::new(Box::new(Caches::<T>::new(&self.plan.slots, capacity))))
+    fn new_state(&self, capacity: usize) -> LocalFuture<'_, Result<State>> {
+        Box::pin(async move { Ok(State::new(Box::new(Caches::<T>::new(&self.plan.slots, capacity)))) })
     }
 
-    fn restore(&self, snapshot: &Snapshot, capacity: usize) -> Result<State> {
-        let caches = Caches::<T>::restore(&self.plan.slots, snapshot, capacity)?;
-        Ok(State::restored(Box::new(caches), snapshot.positions))
+    fn restore<'a>(&'a self, snapshot: &'a Snapshot, capacity: usize) -> LocalFuture<'a, Result<State>> {
+        Box::pin(async move {
+            let caches = Caches::<T>::restore(&self.plan.slots, snapshot, capacity)?;
+            Ok(State::restored(Box::new(caches), snapshot.positions))
+        })
     }
 
     fn forward<'a>(

@@ -58,7 +58,7 @@ pub fn message(result: Result<ModelSpec>) -> String {
 pub fn logits(spec: ModelSpec, checkpoint: &Checkpoint) -> Vec<f32> {
     let weights = pollster::block_on(spec.weights.load(checkpoint)).expect("weights");
     let mut reference = Reference::<f32>::new(spec, weights);
-    let mut state = reference.new_state(3).expect("a state");
+    let mut state = pollster::block_on(reference.new_state(3)).expect("a state");
     let batch =
         Batch { ids: &[1, 5, 2], sequences: &[Sequence { rows: 0..3 }], outputs: &[0, 1, 2], want: Want::Logits };
     pollster::block_on(reference.forward(&batch, &mut [&mut state])).expect("a forward pass").values

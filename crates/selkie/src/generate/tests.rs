@@ -6,7 +6,7 @@ use selkie_formats::{LocalFuture, Tensor};
 use selkie_model::{Batch, Executor, Output, Result as ModelResult, Sequence, Snapshot, State, Want};
 
 use super::*;
-use crate::{OpenOptions, SavedState};
+use crate::{Backend, OpenOptions, SavedState};
 
 /// Attention, recurrent layers, and both in one model. They have a tokenizer, whose token 1 ends a text.
 const MODELS: [&str; 3] = ["llama-gqa", "mamba", "jamba"];
@@ -41,11 +41,11 @@ impl Executor for Choosing {
         self.inner.device()
     }
 
-    fn new_state(&self, capacity: usize) -> ModelResult<State> {
+    fn new_state(&self, capacity: usize) -> LocalFuture<'_, ModelResult<State>> {
         self.inner.new_state(capacity)
     }
 
-    fn restore(&self, snapshot: &Snapshot, capacity: usize) -> ModelResult<State> {
+    fn restore<'a>(&'a self, snapshot: &'a Snapshot, capacity: usize) -> LocalFuture<'a, ModelResult<State>> {
         self.inner.restore(snapshot, capacity)
     }
 
@@ -152,7 +152,7 @@ impl Case {
 
     /// Runs it, and goes on after it; gives what each left behind, the state's arrays at the end, and what the executor did.
     fn run(&self, at_once: Option<usize>) -> (Vec<Result<Left, String>>, Vec<Tensor>, Log) {
-        let exact = OpenOptions { exact: true, threads: Some(1), ..OpenOptions::default() };
+        let exact = OpenOptions { backend: Backend::Cpu, exact: true, threads: Some(1), ..OpenOptions::default() };
         let log = Rc::new(RefCell::new(Log::default()));
         let forced = self.forced.clone();
         let wrap = |inner| Box::new(Choosing { inner, at_once, forced, log: log.clone() }) as Box<dyn Executor>;

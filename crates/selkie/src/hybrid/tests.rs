@@ -20,11 +20,11 @@ impl Executor for Counting {
         self.inner.device()
     }
 
-    fn new_state(&self, capacity: usize) -> ModelResult<State> {
+    fn new_state(&self, capacity: usize) -> LocalFuture<'_, ModelResult<State>> {
         self.inner.new_state(capacity)
     }
 
-    fn restore(&self, snapshot: &Snapshot, capacity: usize) -> ModelResult<State> {
+    fn restore<'a>(&'a self, snapshot: &'a Snapshot, capacity: usize) -> LocalFuture<'a, ModelResult<State>> {
         self.inner.restore(snapshot, capacity)
     }
 

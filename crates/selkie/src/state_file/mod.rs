@@ -156,7 +156,8 @@ impl Model {
             return Err(Error::PromptTooLong { tokens, capacity });
         }
         let snapshot = saved.snapshot(&plan::plan(&self.spec).slots)?;
-        let mut session = Session::new(self.executor.restore(&snapshot, capacity)?, capacity);
+        let state = pollster::block_on(self.executor.restore(&snapshot, capacity))?;
+        let mut session = Session::new(state, capacity);
         match &saved.ids {
             Some(ids) => session.tokens = ids.clone(),
             None => session.before = Before { count: saved.positions, hash: saved.token_hash },

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Positions of the cache that a workgroup takes.
-const SPLIT: usize = 256;
+pub(super) const SPLIT: usize = 256;
 
 pub(super) fn emit(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, q: &Input, k: &Input) -> Result<()> {
     if op.v_head_dim.div_ceil(4) > 128 {
@@ -22,7 +22,12 @@ pub(super) fn emit(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, q: &Input, k: &Input
         return Err(Error::Op { op: "attention".into(), what });
     }
     match ctx.target.regime {
-        Regime::Token => token(ctx, op, q, k),
+        Regime::Token => {
+            let out = ctx.view(op.out)?;
+            let parts = token(ctx, op, [q, k], out.into())?;
+            combine(ctx, op, out, parts);
+            Ok(())
+        }
         Regime::Block => block(ctx, op),
     }
 }
@@ -72,9 +77,10 @@ fn side(ctx: &mut Ctx<'_, '_>, input: &Input, together: bool, scratch: usize) ->
     Ok((Side { offset: 0, norm: None, clamp: 0.0, rope: input.rope.map(|rope| rope.0) }, made))
 }
 
-fn token(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, q: &Input, k: &Input) -> Result<()> {
+/// The dispatch for one row, whose results go to `out` where [`SPLIT`] positions are enough; where they are not, parts of
+/// results are in the buffer that this gives.
+pub(super) fn token(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, [q, k]: [&Input; 2], out: Target) -> Result<Ref> {
     let (q_view, k_view, v) = (ctx.view(q.x)?, ctx.view(k.x)?, ctx.view(op.v)?);
-    let out = ctx.view(op.out)?;
     let together = q_view.place == k_view.place && k_view.place == v.place;
     let (q_side, q_of) = side(ctx, q, together, 2)?;
     let (k_side, k_of) = side(ctx, k, together, 3)?;
@@ -112,7 +118,7 @@ fn token(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, q: &Input, k: &Input) -> Resul
     ];
     flags.iter().for_each(|(name, on)| binds.set(name, on));
     sinks(ctx, &mut binds, op);
-    binds.write("OUT", out.of());
+    binds.write("OUT", out.of);
     let parts = part_bytes(ctx, op);
     let parts = ctx.scratch(0, parts);
     binds.write("PARTS", parts);
@@ -132,8 +138,7 @@ fn token(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, q: &Input, k: &Input) -> Resul
     let made = row("attention of a row", "kernels/attention/token.wgsl", binds.defines);
     let (slot, each) = (Some(op.cache), Each::Sequence);
     ctx.push(Row { params, bindings: binds.list, grid, slot, each, ..made });
-    combine(ctx, op, out, parts);
-    Ok(())
+    Ok(parts)
 }
 
 /// Bytes of all parts of the longest sequence.

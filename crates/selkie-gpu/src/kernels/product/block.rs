@@ -13,11 +13,22 @@ use crate::{
 
 /// Rows and columns of a tile.
 const TILE: usize = 64;
+/// Rows and columns of a tile of products in half precision.
+const HALF_TILE: usize = 128;
+/// Workgroup memory that these need.
+const HALF_BYTES: u32 = 2 * 128 * 18 * 8 + 4 * 2048;
 
 pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, together: &Together, then: &Epilogue) -> Result<()> {
     let matrix = ctx.needed.get(together.matrix).clone();
     let x = ctx.view(input.x)?;
     let groups = matrix.cols.div_ceil(32);
+    let flavours = ctx.target.flavours;
+    // Few rows are read rather than multiplied.
+    let halves = flavours.cooperative
+        && flavours.subgroup == Some(32)
+        && !ctx.target.exact
+        && matrix.cols.is_multiple_of(32)
+        && ctx.target.limits.workgroup_memory >= HALF_BYTES;
     for (chunk, rows) in matrix.chunks.iter().enumerate() {
         let mut binds = Binds::new(ctx.defines());
         let (other, factor) = bind_epilogue(&mut binds, together, then);
@@ -25,19 +36,20 @@ pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, together: &Together, th
         binds.matrix(&matrix, together.matrix, chunk);
         let of = together.out.count();
         binds.set("ROWS", if of == crate::table::Of::Rows { "rows" } else { "outputs" });
-        let words = [
-            matrix.cols,
-            groups,
-            rows.start,
-            rows.len(),
-            matrix.row_words,
-            x.offset,
-            x.stride,
-            together.out.offset,
-            together.out.stride,
-        ]
-        .map(|word| word as u32);
-        let params = [&words[..], &other[..], &[factor.to_bits()]].concat();
+        let tail = [rows.start, rows.len(), matrix.row_words, x.offset, x.stride, together.out.offset, together.out.stride]
+            .map(|word| word as u32);
+        if halves {
+            let params = [&[groups as u32][..], &tail[..], &other[..], &[factor.to_bits()]].concat();
+            let tiles = Grid::Block([
+                Count::new(1, of, HALF_TILE),
+                Count::fixed(rows.len().div_ceil(HALF_TILE)),
+                Count::fixed(1),
+            ]);
+            let made = row("product of tiles", "kernels/product/tiles.wgsl", binds.defines);
+            ctx.push(Row { params, bindings: binds.list, grid: tiles, ..made });
+            continue;
+        }
+        let params = [&[matrix.cols as u32, groups as u32][..], &tail[..], &other[..], &[factor.to_bits()]].concat();
         let tiles = Grid::Block([
             Count::fixed(rows.len().div_ceil(TILE)),
             Count::new(1, of, TILE),

@@ -77,6 +77,17 @@ pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, products: &[Product], t
     Ok(())
 }
 
+/// One product with a row, or rows, to a scratch buffer.
+pub(super) fn emit_to_scratch(ctx: &mut Ctx<'_, '_>, input: &Input, product: &Product, scratch: Ref) -> Result<()> {
+    for together in one(ctx, product)? {
+        match ctx.target.regime {
+            Regime::Token => token::emit(ctx, input, &together, &Epilogue::Scratch(scratch))?,
+            Regime::Block => block::emit(ctx, input, &together, &Epilogue::Scratch(scratch))?,
+        }
+    }
+    Ok(())
+}
+
 /// What is done with a sum before it is stored.
 pub(crate) enum Epilogue {
     /// Nothing.

@@ -11,6 +11,7 @@ use crate::{
     },
     lower::Input,
     table::{Count, Grid, Ref, Row},
+    weights::Matrix,
 };
 
 /// Invocations of a workgroup.
@@ -18,52 +19,84 @@ const THREADS: usize = 256;
 /// Workgroups at most: enough to fill any card, few enough that each makes its input once for many rows.
 const WORKGROUPS: usize = 1024;
 
+/// How the input gets to where products read it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Made {
+    /// Rounded to 8 bits in workgroup memory.
+    Bytes,
+    /// In f32 in workgroup memory.
+    Floats,
+    /// It lies in a buffer, in f32, and is plain.
+    Before,
+}
+
+impl Made {
+    fn of(ctx: &Ctx<'_, '_>, matrix: &Matrix, input: &Input) -> Self {
+        let groups = matrix.cols.div_ceil(32);
+        let room = ctx.target.limits.workgroup_memory as usize;
+        let whole_norm = input.norm.is_none_or(|norm| norm.group == matrix.cols);
+        let bytes = 48 * groups.next_power_of_two() + 12 * THREADS;
+        let rounded = ctx.target.flavours.packed_dot && !ctx.target.exact && !matrix.format.is_float();
+        if rounded && whole_norm && bytes <= room {
+            return Made::Bytes;
+        }
+        // Nine quads for eight keep neighbours out of each other's banks.
+        let floats = 16 * 9 * groups.next_power_of_two() + 4 * THREADS;
+        if floats <= room { Made::Floats } else { Made::Before }
+    }
+}
+
 pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, together: &Together, then: &Epilogue) -> Result<()> {
     let matrix = ctx.needed.get(together.matrix).clone();
     let groups = matrix.cols.div_ceil(32);
-    // Nine quads for eight keep neighbours out of each other's banks.
-    let shared = 16 * 9 * groups + 4 * THREADS + 64;
-    let fits = shared <= ctx.target.limits.workgroup_memory as usize;
-    let made_before = !fits && !input.is_plain();
-    let lanes = lanes(groups, ctx.target.flavours.subgroup);
-    let per_pass = THREADS / lanes;
-    let glu = matches!(then, Epilogue::Glu { .. });
+    let made = Made::of(ctx, &matrix, input);
+    let apart = made == Made::Before && !input.is_plain();
+    if apart {
+        let of = ctx.scratch(1, 4 * matrix.cols.next_multiple_of(32) as u64);
+        let target = Target { of, offset: 0, stride: matrix.cols };
+        rows::emit_to(ctx, input, None, target, together.out.rows)?;
+    }
+    let parts = if matrix.format.is_float() { matrix.cols.div_ceil(8) } else { groups };
+    let lanes = lanes(parts, ctx.target.flavours.subgroup);
+    let per_pass = 2 * THREADS / lanes;
     for (chunk, rows) in matrix.chunks.iter().enumerate() {
         let mut binds = Binds::new(ctx.defines());
         let (other, factor) = bind_epilogue(&mut binds, together, then);
-        let c = if made_before && chunk == 0 {
-            let of = ctx.scratch(1, 4 * (matrix.cols.next_multiple_of(32)) as u64);
-            let target = Target { of, offset: 0, stride: matrix.cols };
-            rows::emit_to(ctx, input, None, target, together.out.rows)?;
-            None
-        } else if made_before {
+        let c = if apart {
+            binds.read("X", Ref::Scratch(1));
             None
         } else {
             Some(input::bind(ctx, &mut binds, input)?)
         };
-        if c.is_none() {
-            binds.read("X", Ref::Scratch(1));
-        }
         binds.matrix(&matrix, together.matrix, chunk);
-        binds.set("LANES", lanes);
-        binds.set("GROUPS", groups);
-        binds.set("COLS", matrix.cols);
-        if fits {
-            binds.set("SHARED_X", 1);
+        binds.set("LANES", format!("{lanes}u"));
+        match made {
+            Made::Bytes => {
+                binds.set("DOT8", 1);
+                binds.set("MAKES_INPUT", 1);
+                binds.set("EACH", format!("{}u", matrix.cols.div_ceil(4 * THREADS)));
+                binds.set("ROOM", format!("{}u", groups.next_power_of_two()));
+            }
+            Made::Floats => {
+                binds.set("MAKES_INPUT", 1);
+                binds.set("ROOM", format!("{}u", groups.next_power_of_two()));
+            }
+            Made::Before => {}
         }
-        let x = c.as_ref().map_or((0, 0), |c| (c.x.offset, c.x.stride));
-        let per_group = rows.len().div_ceil(WORKGROUPS).next_multiple_of(if glu { 2 * per_pass } else { per_pass });
+        let per_group = rows.len().div_ceil(WORKGROUPS).next_multiple_of(per_pass);
         let words = [
+            matrix.cols,
+            groups,
             rows.start,
             rows.len(),
             matrix.row_words,
             per_group,
-            x.0,
+            c.as_ref().map_or(0, |c| c.x.offset),
             together.out.offset,
             c.as_ref().map_or(1, |c| c.group),
         ]
         .map(|word| word as u32);
-        let more = match &c {
+        let of_input = match &c {
             Some(c) => [
                 c.before[0],
                 c.after[0],
@@ -75,7 +108,7 @@ pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, together: &Together, th
             ],
             None => [0, 0, 0, 0, 1.0f32.to_bits(), 0, 0],
         };
-        let params = [&words[..], &more[..], &[other[0], factor.to_bits()]].concat();
+        let params = [&words[..], &of_input[..], &[other[0], factor.to_bits()]].concat();
         let count = Count::new(rows.len().div_ceil(per_group), together.out.count(), 1);
         let made = row("product with a row", "kernels/product/token.wgsl", binds.defines);
         ctx.push(Row { params, bindings: binds.list, grid: Grid::Line(count), ..made });
@@ -83,12 +116,9 @@ pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, together: &Together, th
     Ok(())
 }
 
-/// Invocations that go down one row: no more than there are groups in it, and none that would idle much.
-fn lanes(groups: usize, subgroup: Option<u32>) -> usize {
+/// Invocations that go down one row: many, since a row of a small matrix is waited for rather than read, but no more than
+/// there are parts of it.
+fn lanes(parts: usize, subgroup: Option<u32>) -> usize {
     let most = subgroup.map_or(32, |size| (size as usize).min(32));
-    let mut lanes = most;
-    while lanes > 4 && groups <= lanes / 2 {
-        lanes /= 2;
-    }
-    lanes.min(most)
+    parts.next_power_of_two().clamp(4, most.max(4))
 }

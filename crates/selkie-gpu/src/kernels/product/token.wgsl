@@ -1,8 +1,10 @@
 // Products of one row with many: out[r] = weights[r] . input. LANES invocations go down a row of the matrix, each taking every
-// LANES-th group of 32; the input is made once a workgroup.
+// LANES-th group of 32, of AT_ONCE rows at a time. The input is made once a workgroup: in f32, or (DOT8) rounded to 8 bits.
 #include "kernels/common.wgsl"
 
 struct Params {
+    cols: u32,
+    groups: u32,
     first: u32, // the chunk's first row
     rows: u32, // its rows
     row_words: u32,
@@ -28,19 +30,19 @@ struct Params {
 #if B_OTHER
 @group(0) @binding(B_OTHER) var<storage, read> other: array<f32>; // [width]: the residual, or gates
 #endif
-#if SHARED_X
-@group(0) @binding(B_X) var<storage, read> x: array<f32>; // [COLS]
+#if MAKES_INPUT
+@group(0) @binding(B_X) var<storage, read> x: array<f32>; // [cols]
 #else
-@group(0) @binding(B_X) var<storage, read> x: array<vec4<f32>>; // [COLS / 4]
+@group(0) @binding(B_X) var<storage, read> x: array<vec4<f32>>; // [cols / 4]
 #endif
 #if B_BEFORE
-@group(0) @binding(B_BEFORE) var<storage, read> before: array<f32>; // [COLS]
+@group(0) @binding(B_BEFORE) var<storage, read> before: array<f32>; // [cols]
 #endif
 #if B_AFTER
-@group(0) @binding(B_AFTER) var<storage, read> after: array<f32>; // [COLS]
+@group(0) @binding(B_AFTER) var<storage, read> after: array<f32>; // [cols]
 #endif
 #if B_NORM_WEIGHT
-@group(0) @binding(B_NORM_WEIGHT) var<storage, read> norm_weight: array<f32>; // [COLS] or [group]
+@group(0) @binding(B_NORM_WEIGHT) var<storage, read> norm_weight: array<f32>; // [cols] or [group]
 #endif
 @group(0) @binding(B_WEIGHTS4) var<storage, read> weights4: array<vec4<u32>>; // [rows, row_words / 4]
 @group(0) @binding(B_WEIGHTS) var<storage, read> weights: array<u32>; // the same
@@ -52,56 +54,46 @@ struct Params {
 const THREADS = 256u;
 var<workgroup> partial: array<f32, THREADS>;
 
-#if SHARED_X
-#include "kernels/product/input_row.wgsl"
+#if DOT8
+#include "kernels/product/input8.wgsl"
+#elif MAKES_INPUT
+#include "kernels/product/input32.wgsl"
 #else
+#include "kernels/functions.wgsl"
 fn quad_of_x(i: u32) -> vec4<f32> {
     return x[p.x_offset / 4u + i];
 }
 #endif
 
-// The lane's share of a row's sum.
-fn share(row: u32, lane: u32) -> f32 {
-    let base = row * p.row_words;
-    var sum = 0.0;
-#if FORMAT_FLOAT
-    for (var i = lane; i < (COLS + 3u) / 4u; i += LANES) {
-        sum += dot(quad(base, i), quad_of_x(i));
-    }
+#if DOT8
+fn part(base: u32, g: u32) -> f32 {
+    let w = group(base, p.groups, g);
+    let q0 = made[3u * g];
+    let q1 = made[3u * g + 1u];
+    let of_group = bitcast<vec4<f32>>(made[3u * g + 2u]);
+    let lo = dot4I8Packed(w.lo.x, q0.x) + dot4I8Packed(w.lo.y, q0.y) + dot4I8Packed(w.lo.z, q0.z) + dot4I8Packed(w.lo.w, q0.w);
+    let hi = dot4I8Packed(w.hi.x, q1.x) + dot4I8Packed(w.hi.y, q1.y) + dot4I8Packed(w.hi.z, q1.z) + dot4I8Packed(w.hi.w, q1.w);
+#if FORMAT_HALVES
+    var sum = of_group.x * (w.d.x * f32(lo) + w.d.y * f32(hi));
 #else
-    for (var g = lane; g < GROUPS; g += LANES) {
-        let w = group(base, GROUPS, g);
-        var lo = 0.0;
-        var hi = 0.0;
-#if FORMAT_OFFSETS
-        var all_lo = vec4<f32>();
-        var all_hi = vec4<f32>();
+    var sum = of_group.x * w.d.x * f32(lo + hi);
 #endif
-        for (var i = 0u; i < 4u; i++) {
-            let xl = quad_of_x(g * 8u + i);
-            let xh = quad_of_x(g * 8u + 4u + i);
-            lo += dot(vec4<f32>(unpack4xI8(w.lo[i])), xl);
-            hi += dot(vec4<f32>(unpack4xI8(w.hi[i])), xh);
 #if FORMAT_OFFSETS
-            all_lo += xl;
-            all_hi += xh;
-#endif
-        }
-        sum += w.d.x * lo + w.d.y * hi;
-#if FORMAT_OFFSETS
-        sum += w.m.x * dot(all_lo, vec4<f32>(1.0)) + w.m.y * dot(all_hi, vec4<f32>(1.0));
-#endif
-    }
+    sum += w.m.x * of_group.y + w.m.y * of_group.z;
 #endif
     return sum;
 }
+#define PARTS p.groups
+#else
+#include "kernels/product/part.wgsl"
+#endif
 
-// The sum of the shares of LANES neighbours.
+// The sum of LANES neighbours.
 fn together(thread: u32, value: f32) -> f32 {
 #if SUBGROUP
     var sum = value;
-    for (var step_over = LANES / 2u; step_over > 0u; step_over >>= 1u) {
-        sum += subgroupShuffleXor(sum, step_over);
+    for (var over = LANES / 2u; over > 0u; over >>= 1u) {
+        sum += subgroupShuffleXor(sum, over);
     }
     return sum;
 #else
@@ -145,32 +137,33 @@ fn main(
     @builtin(num_workgroups) n: vec3<u32>,
     @builtin(local_invocation_index) thread: u32,
 ) {
-#if SHARED_X
+#if MAKES_INPUT
     make_input(thread);
 #endif
     let lane = thread % LANES;
     let first = group_index(id, n) * p.per_group;
-    let rows_at_once = THREADS / LANES;
-#if THEN == glu
-    // Rows in turns: gate, up, gate, up.
-    for (var r = 0u; r < p.per_group; r += 2u * rows_at_once) {
+    // Rows 2 i and 2 i + 1 are an invocation's: with GLU they are a gate and its up.
+    let at_once = 2u * (THREADS / LANES);
+    for (var r = 0u; r < p.per_group; r += at_once) {
         let row = first + r + 2u * (thread / LANES);
+        // Rows come in fours on the device.
         let there = row < p.rows;
-        let safe = select(0u, row, there);
-        let gate = together(thread, share(safe, lane));
-        let up = together(thread, share(safe + 1u, lane));
-        if lane == 0u && there {
-            out[p.out_offset + (p.first + row) / 2u] = THEN_FN(with_bias(row, gate), 0.0) * with_bias(row + 1u, up);
+        let base = select(0u, row, there) * p.row_words;
+        var even = 0.0;
+        var odd = 0.0;
+        for (var i = lane; i < PARTS; i += LANES) {
+            even += part(base, i);
+            odd += part(base + p.row_words, i);
         }
-    }
+        even = together(thread, even);
+        odd = together(thread, odd);
+        if lane == 0u && there {
+#if THEN == glu
+            out[p.out_offset + (p.first + row) / 2u] = THEN_FN(with_bias(row, even), 0.0) * with_bias(row + 1u, odd);
 #else
-    for (var r = 0u; r < p.per_group; r += rows_at_once) {
-        let row = first + r + thread / LANES;
-        let there = row < p.rows;
-        let sum = together(thread, share(select(0u, row, there), lane));
-        if lane == 0u && there {
-            store(row, sum);
+            store(row, even);
+            store(row + 1u, odd);
+#endif
         }
     }
-#endif
 }

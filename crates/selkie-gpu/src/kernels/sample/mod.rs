@@ -14,12 +14,12 @@ use std::sync::Arc;
 use selkie_model::Choice;
 
 use crate::{
-    Buffer, Error, Gpu, Result,
+    Buffer, Error, Gpu, Result, Shader,
     compile::row,
     gpu::Use,
     kernels::Binds,
     preprocess::Defines,
-    table::{Bound, Count, Grid, Ref, Row, STEP_STRIDE, Sizes, Table},
+    table::{Bound, Count, Grid, Ref, Row, STEP_STRIDE, Sequences, Sizes, Table, Timers},
 };
 
 /// Values that a workgroup looks at; `CHUNK` in choice.wgsl.
@@ -132,7 +132,7 @@ impl Sampler {
             Ref::Ids => Bound::all(around.inputs),
             _ => Bound::all(around.logits),
         };
-        let [likeliest, random] = rows(around, chunks);
+        let [likeliest, random] = rows(around.offset, around.width, around.ids);
         let likeliest = Table::new(gpu, likeliest, &|_| 0, &resolve).await?;
         let random = Table::new(gpu, random, &|_| 0, &resolve).await?;
         let records = gpu.buffer("choices", around.tokens as u64 * STEP_STRIDE, Use::Uniform).await?;
@@ -156,18 +156,30 @@ impl Sampler {
     }
 
     /// Chooses token `token` of a submit.
-    pub fn encode(&self, pass: &mut wgpu::ComputePass<'_>, choice: &Choice<'_>, token: usize) {
+    pub fn encode(
+        &self,
+        pass: &mut wgpu::ComputePass<'_>,
+        choice: &Choice<'_>,
+        token: usize,
+        timers: Option<&mut Timers>,
+    ) {
         let certain = choice.params.temperature == 0.0 || choice.params.top_k == 1;
         let table = if certain { &self.likeliest } else { &self.random };
         // Grids are the model's, so no fold and no size is needed.
-        table.encode_at(token, pass, 0..table.rows().len(), u32::MAX, &[Sizes::default()], &self.group, &[]);
+        let of = Sequences { sizes: &[Sizes::default()], first_step: token, step: &self.group, states: &[] };
+        table.encode(pass, 0..table.rows().len(), u32::MAX, &of, timers);
     }
 }
 
+/// Every shader here, for tests.
+pub fn shaders() -> Vec<Shader> {
+    rows(0, 1, 0).into_iter().flatten().map(|row| row.shader).collect()
+}
+
 /// The dispatches for the likeliest token, and for a random one.
-fn rows(around: &Around<'_>, chunks: usize) -> [Vec<Row>; 2] {
-    let [offset, width, many, ids] =
-        [around.offset, around.width, chunks, around.ids as usize / 4].map(|size| size as u32);
+fn rows(offset: usize, width: usize, ids: u64) -> [Vec<Row>; 2] {
+    let chunks = width.div_ceil(CHUNK);
+    let [offset, width, many, ids] = [offset, width, chunks, ids as usize / 4].map(|size| size as u32);
     let [parts, tally, ranks, list] = [0, 1, 2, 3].map(Ref::Scratch);
     let logits = Ref::Place(0);
     let row = |file, params: &[u32], binds: Binds, groups| {

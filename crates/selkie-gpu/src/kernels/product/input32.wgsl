@@ -3,7 +3,7 @@
 #define ONE_ROW
 #include "kernels/input.wgsl"
 
-var<workgroup> made: array<vec4<f32>, GROUPS * 9u>;
+var<workgroup> made: array<vec4<f32>, ROOM * 9u>;
 
 fn place_of(i: u32) -> u32 {
     return i / 8u * 9u + i % 8u;
@@ -30,7 +30,7 @@ fn sum_of_all(thread: u32, value: f32) -> f32 {
 fn gated_quad(i: u32) -> vec4<f32> {
     var v = vec4<f32>();
     for (var j = 0u; j < 4u; j++) {
-        if 4u * i + j < COLS {
+        if 4u * i + j < p.cols {
             v[j] = gated(0u, 4u * i + j);
         }
     }
@@ -40,7 +40,7 @@ fn gated_quad(i: u32) -> vec4<f32> {
 fn finish_quad(i: u32, v: vec4<f32>, factor: f32) -> vec4<f32> {
     var y = vec4<f32>();
     for (var j = 0u; j < 4u; j++) {
-        if 4u * i + j < COLS {
+        if 4u * i + j < p.cols {
             y[j] = finish(0u, 4u * i + j, v[j], factor);
         }
     }
@@ -48,28 +48,28 @@ fn finish_quad(i: u32, v: vec4<f32>, factor: f32) -> vec4<f32> {
 }
 
 fn make_input(thread: u32) {
-    let quads = GROUPS * 8u;
+    let quads = p.groups * 8u;
     for (var i = thread; i < quads; i += THREADS) {
         made[place_of(i)] = gated_quad(i);
     }
 #if NORM
-    if p.group == COLS {
+    if p.group == p.cols {
         var square = 0.0;
         for (var i = thread; i < quads; i += THREADS) {
             let v = made[place_of(i)];
             square += dot(v, v);
         }
-        let factor = 1.0 / sqrt(sum_of_all(thread, square) / f32(COLS) + p.eps);
+        let factor = 1.0 / sqrt(sum_of_all(thread, square) / f32(p.cols) + p.eps);
         for (var i = thread; i < quads; i += THREADS) {
             made[place_of(i)] = finish_quad(i, made[place_of(i)], factor);
         }
     } else {
         // Groups within the row, a thread for the factor of each.
         workgroupBarrier();
-        for (var first = 0u; first < COLS / p.group; first += THREADS) {
+        for (var first = 0u; first < p.cols / p.group; first += THREADS) {
             let which = first + thread;
             var square = 0.0;
-            if which < COLS / p.group {
+            if which < p.cols / p.group {
                 for (var i = which * p.group; i < (which + 1u) * p.group; i++) {
                     let v = made[place_of(i / 4u)][i % 4u];
                     square += v * v;
@@ -78,7 +78,7 @@ fn make_input(thread: u32) {
             partial[thread] = 1.0 / sqrt(square / f32(p.group) + p.eps);
             workgroupBarrier();
             let source = first * p.group;
-            let to = min(COLS, (first + THREADS) * p.group);
+            let to = min(p.cols, (first + THREADS) * p.group);
             for (var i = source + thread; i < to; i += THREADS) {
                 let at = place_of(i / 4u);
                 made[at][i % 4u] = finish(0u, i, made[at][i % 4u], partial[i / p.group - first]);
