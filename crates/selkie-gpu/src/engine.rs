@@ -21,7 +21,7 @@ use crate::{
     gpu::Use,
     kernels::sample::{Around, Sampler},
     state::{Inner, MARK_EVERY, Mark, PlaneShape, Planes, Slots},
-    table::{Bound, Ref, STEP_STRIDE, Sequences, Sizes, Step, Table, Timers},
+    table::{Bound, Ref, Run, STEP_STRIDE, Sizes, Step, Table, Timers},
     weights::{Needed, Resident},
 };
 
@@ -244,6 +244,11 @@ impl Engine {
             profile: RefCell::default(),
             gpu,
         })
+    }
+
+    /// The device.
+    pub fn gpu(&self) -> &Gpu {
+        &self.gpu
     }
 
     /// The table of a regime.
@@ -527,9 +532,15 @@ impl Engine {
         let mut encoder = gpu.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         {
             let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-            let of = Sequences { sizes: &sizes, first_step: 0, step: &self.step_group, states: &states };
-            let timers = timers.as_mut().map(|timers| &mut timers.0);
-            ready.table.encode(&mut pass, 0..end, gpu.limits().workgroups, &of, timers);
+            let run = Run {
+                rows: 0..end,
+                limit: gpu.limits().workgroups,
+                sequences: &sizes,
+                first_step: 0,
+                step: &self.step_group,
+                states: &states,
+            };
+            ready.table.encode(&mut pass, &run, timers.as_mut().map(|t| &mut t.0));
         }
         let (buffer, view) = if want == Want::Hidden { &ready.hidden } else { &ready.logits };
         let bytes = 4 * (outputs.len() * view.stride) as u64;

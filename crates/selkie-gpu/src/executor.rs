@@ -46,6 +46,11 @@ impl GpuExecutor {
         &self.engine
     }
 
+    /// As [`engine`](Self::engine), to keep.
+    pub fn share(&self) -> Rc<Engine> {
+        self.engine.clone()
+    }
+
     async fn run(&self, batch: &Batch<'_>, states: &mut [&mut State]) -> Result<Output> {
         batch.check(self.engine.spec.vocab_size, states.len())?;
         let mut own = Vec::with_capacity(states.len());
@@ -108,6 +113,14 @@ impl Executor for GpuExecutor {
         Box::pin(self.run(batch, states))
     }
 
+    fn profile(&mut self, on: bool) {
+        self.engine.measure(on);
+    }
+
+    fn take_profile(&mut self) -> Vec<OpTime> {
+        self.engine.take_times()
+    }
+
     fn generate<'a>(
         &'a mut self,
         last: u32,
@@ -116,13 +129,5 @@ impl Executor for GpuExecutor {
         state: &'a mut State,
     ) -> LocalFuture<'a, Result<Option<Vec<u32>>>> {
         Box::pin(self.choose(last, n, choice, state))
-    }
-
-    fn profile(&mut self, on: bool) {
-        self.engine.measure(on);
-    }
-
-    fn take_profile(&mut self) -> Vec<OpTime> {
-        self.engine.take_times()
     }
 }

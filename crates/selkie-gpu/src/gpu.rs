@@ -10,7 +10,7 @@ use std::{
 };
 
 pub use buffer::{Buffer, Counts, Use};
-pub use open::{GpuOptions, devices};
+pub use open::{Found, GpuOptions, devices};
 pub use pipeline::{Access, Pipeline, Shader};
 
 use crate::{Error, Result};
@@ -99,8 +99,7 @@ impl Gpu {
     /// Its name, driver and interface, for people.
     pub fn describe(&self) -> String {
         let info = &self.inner.info;
-        let driver = [info.driver.as_str(), info.driver_info.as_str()].join(" ");
-        format!("{} ({}, {})", info.name, info.backend, driver.trim())
+        format!("{} ({}, {})", info.name, info.backend, open::driver(info))
     }
 
     /// Its name.
@@ -110,7 +109,7 @@ impl Gpu {
 
     /// Whether it is software that plays a GPU.
     pub fn is_software(&self) -> bool {
-        self.inner.info.device_type == wgpu::DeviceType::Cpu
+        open::is_software(&self.inner.info)
     }
 
     /// What it allows.

@@ -20,7 +20,8 @@ pub mod weights;
 pub use engine::{Engine, RunOptions};
 pub use error::{Error, Result};
 pub use executor::GpuExecutor;
-pub use gpu::{Access, Buffer, Counts, Flavours, Gpu, GpuOptions, Limits, Pipeline, Shader, devices};
+pub use gpu::{Access, Buffer, Counts, Flavours, Found, Gpu, GpuOptions, Limits, Pipeline, Shader, devices};
+pub use kernels::Measured;
 pub use kernels::sample::shaders as sampling_shaders;
 pub use preprocess::{Defines, PreprocessError, preprocess};
 

@@ -1,4 +1,4 @@
-//! Several tokens in one submit: each is chosen on the device, and the next one's pass reads it there.
+//! Several tokens without a wait between them: each is chosen on the device, and the next one's pass reads it there.
 
 use std::{rc::Rc, time::Instant};
 
@@ -8,7 +8,7 @@ use super::{Engine, LONGEST, MAX_SEQUENCES, Piece};
 use crate::{
     kernels::sample,
     state::{Planes, Slots},
-    table::{Sequences, Sizes},
+    table::{Run, Sizes},
 };
 
 impl Engine {
@@ -52,8 +52,8 @@ impl Engine {
         (fits as usize).clamp(1, (self.most_rows - 1).min(MAX_SEQUENCES - 1))
     }
 
-    /// One submit of `n` tokens. Steps, angles and choices are known beforehand; ids, and whether the sequence has ended, come
-    /// from the kernel that chooses.
+    /// `n` tokens, each a submit, and one wait. Steps, angles and choices are known beforehand; ids, and whether the sequence
+    /// has ended, come from the kernel that chooses.
     async fn tokens(
         &self,
         last: u32,
@@ -70,27 +70,38 @@ impl Engine {
         let gpu = &self.gpu;
         let (table, limit) = (&self.token.table, gpu.limits().workgroups);
         let states = [planes.groups.as_slice()];
-        let mut timers = self.timers().await?;
-        let mut encoder = gpu.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        {
-            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-            for token in 0..n {
-                let sizes = [Sizes { rows: 1, outputs: 1, own: 1, past: (past + token) as u32 }];
-                let of = Sequences { sizes: &sizes, first_step: token, step: &self.step_group, states: &states };
-                table.encode(&mut pass, 0..table.rows().len(), limit, &of, timers.as_mut().map(|t| &mut t.0));
+        // One submit a token: the next is written while the device is at work on this one.
+        let bytes = 4 * n as u64;
+        for token in 0..n {
+            let sizes = [Sizes { rows: 1, outputs: 1, own: 1, past: (past + token) as u32 }];
+            let run = Run {
+                rows: 0..table.rows().len(),
+                limit,
+                sequences: &sizes,
+                first_step: token,
+                step: &self.step_group,
+                states: &states,
+            };
+            let mut timers = self.timers().await?;
+            let mut encoder = gpu.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            {
+                let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+                table.encode(&mut pass, &run, timers.as_mut().map(|t| &mut t.0));
                 self.sampler.encode(&mut pass, choice, token, timers.as_mut().map(|t| &mut t.0));
             }
+            if token + 1 == n {
+                let (ids, to) = (&self.inputs, &self.readback);
+                encoder.copy_buffer_to_buffer(ids.buffer.raw(), ids.ids + 4, to.raw(), 0, bytes);
+            }
+            if let Some((timers, times)) = &timers {
+                timers.resolve(&mut encoder, &times.resolved, &times.readback);
+            }
+            gpu.queue().submit([encoder.finish()]);
+            if let Some((timers, times)) = &timers {
+                self.note(timers, times).await?;
+            }
         }
-        let bytes = 4 * n as u64;
-        encoder.copy_buffer_to_buffer(self.inputs.buffer.raw(), self.inputs.ids + 4, self.readback.raw(), 0, bytes);
-        if let Some((timers, times)) = &timers {
-            timers.resolve(&mut encoder, &times.resolved, &times.readback);
-        }
-        gpu.queue().submit([encoder.finish()]);
         gpu.check()?;
-        if let Some((timers, times)) = &timers {
-            self.note(timers, times).await?;
-        }
         Ok(gpu.read(&self.readback, 0..bytes, |bytes| bytemuck::pod_collect_to_vec(bytes)).await?)
     }
 }

@@ -22,12 +22,61 @@ pub struct GpuOptions {
 /// A device that is there.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// What it is.
-    pub info: wgpu::AdapterInfo,
+    info: wgpu::AdapterInfo,
     /// What it allows.
     pub limits: Limits,
     /// What it can do beyond the floor.
     pub flavours: Flavours,
+    /// Whether it tells the time of a dispatch.
+    pub timestamps: bool,
+}
+
+impl Found {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.info.name
+    }
+
+    /// What kind of device it is.
+    pub fn kind(&self) -> &'static str {
+        match self.info.device_type {
+            wgpu::DeviceType::DiscreteGpu => "discrete",
+            wgpu::DeviceType::IntegratedGpu => "integrated",
+            wgpu::DeviceType::VirtualGpu => "virtual",
+            wgpu::DeviceType::Cpu => "software",
+            wgpu::DeviceType::Other => "unknown kind",
+        }
+    }
+
+    /// Whether it is software that plays a GPU.
+    pub fn is_software(&self) -> bool {
+        is_software(&self.info)
+    }
+
+    /// How it is reached: Vulkan, Metal, DX12.
+    pub fn interface(&self) -> &'static str {
+        match self.info.backend {
+            wgpu::Backend::Vulkan => "Vulkan",
+            wgpu::Backend::Metal => "Metal",
+            wgpu::Backend::Dx12 => "DX12",
+            wgpu::Backend::Gl => "OpenGL",
+            wgpu::Backend::BrowserWebGpu => "WebGPU",
+            wgpu::Backend::Noop => "none",
+        }
+    }
+
+    /// Its driver, with a version.
+    pub fn driver(&self) -> String {
+        driver(&self.info)
+    }
+}
+
+pub(super) fn is_software(info: &wgpu::AdapterInfo) -> bool {
+    info.device_type == wgpu::DeviceType::Cpu
+}
+
+pub(super) fn driver(info: &wgpu::AdapterInfo) -> String {
+    [info.driver.as_str(), info.driver_info.as_str()].join(" ").trim().to_owned()
 }
 
 fn instance() -> wgpu::Instance {
@@ -53,6 +102,7 @@ pub async fn devices() -> Vec<Found> {
         info: adapter.get_info(),
         limits: limits(&adapter.limits()),
         flavours: flavours(&adapter, adapter.features()),
+        timestamps: adapter.features().contains(wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES),
     };
     adapters().await.into_iter().map(describe).collect()
 }
@@ -159,7 +209,8 @@ impl Gpu {
             }
         };
         let uncaptured = report(&failure);
-        device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| uncaptured(Failure::Reported(error.to_string()))));
+        device
+            .on_uncaptured_error(Arc::new(move |error: wgpu::Error| uncaptured(Failure::Reported(error.to_string()))));
         let lost = report(&failure);
         device.set_device_lost_callback(move |reason, message| {
             let message = message.trim();
@@ -196,7 +247,6 @@ impl Gpu {
 fn choose(found: Vec<wgpu::Adapter>, options: &GpuOptions) -> Result<wgpu::Adapter> {
     let infos: Vec<wgpu::AdapterInfo> = found.iter().map(wgpu::Adapter::get_info).collect();
     let names = || infos.iter().map(|info| info.name.clone()).collect();
-    let software = |info: &wgpu::AdapterInfo| info.device_type == wgpu::DeviceType::Cpu;
     let at = match &options.device {
         Some(wanted) => {
             let lower = wanted.to_lowercase();
@@ -204,7 +254,7 @@ fn choose(found: Vec<wgpu::Adapter>, options: &GpuOptions) -> Result<wgpu::Adapt
             let named = || infos.iter().position(|info| info.name.to_lowercase().contains(&lower));
             number.or_else(named).ok_or_else(|| Error::NoSuchDevice { wanted: wanted.clone(), found: names() })?
         }
-        None => infos.iter().position(|info| options.software || !software(info)).ok_or_else(|| {
+        None => infos.iter().position(|info| options.software || !is_software(info)).ok_or_else(|| {
             let only = infos.first().map_or(String::new(), |info| {
                 format!("there is only {}, which is software; name it to use it", info.name)
             });
@@ -217,10 +267,13 @@ fn choose(found: Vec<wgpu::Adapter>, options: &GpuOptions) -> Result<wgpu::Adapt
 
 /// A shader module: unchecked where the device is native.
 pub(super) fn module(gpu: &Gpu, name: &str, text: &str) -> wgpu::ShaderModule {
-    let descriptor =
-        wgpu::ShaderModuleDescriptor { label: Some(name), source: wgpu::ShaderSource::Wgsl(text.into()) };
+    let descriptor = wgpu::ShaderModuleDescriptor { label: Some(name), source: wgpu::ShaderSource::Wgsl(text.into()) };
     if gpu.flavours().unchecked {
-        let checks = wgpu::ShaderRuntimeChecks { bounds_checks: false, force_loop_bounding: false, ..wgpu::ShaderRuntimeChecks::checked() };
+        let checks = wgpu::ShaderRuntimeChecks {
+            bounds_checks: false,
+            force_loop_bounding: false,
+            ..wgpu::ShaderRuntimeChecks::checked()
+        };
         // SAFETY: the shaders are this crate's own, validated, and tests run every one of them; indices come from tables
         // that the same code makes, and loops end by their counters.
         unsafe { gpu.device().create_shader_module_trusted(descriptor, checks) }

@@ -19,7 +19,7 @@ use crate::{
     gpu::Use,
     kernels::Binds,
     preprocess::Defines,
-    table::{Bound, Count, Grid, Ref, Row, STEP_STRIDE, Sequences, Sizes, Table, Timers},
+    table::{Bound, Count, Grid, Ref, Row, Run, STEP_STRIDE, Sizes, Table, Timers},
 };
 
 /// Values that a workgroup looks at; `CHUNK` in choice.wgsl.
@@ -166,8 +166,15 @@ impl Sampler {
         let certain = choice.params.temperature == 0.0 || choice.params.top_k == 1;
         let table = if certain { &self.likeliest } else { &self.random };
         // Grids are the model's, so no fold and no size is needed.
-        let of = Sequences { sizes: &[Sizes::default()], first_step: token, step: &self.group, states: &[] };
-        table.encode(pass, 0..table.rows().len(), u32::MAX, &of, timers);
+        let run = Run {
+            rows: 0..table.rows().len(),
+            limit: u32::MAX,
+            sequences: &[Sizes::default()],
+            first_step: token,
+            step: &self.group,
+            states: &[],
+        };
+        table.encode(pass, &run, timers);
     }
 }
 
