@@ -209,7 +209,7 @@ impl Engine {
             &Around {
                 logits: &token.logits.0,
                 offset: token.logits.1.offset,
-                width: spec.vocab_size,
+                width: token.logits.1.width,
                 inputs: &inputs.buffer,
                 ids: inputs.ids,
                 tokens: MAX_SEQUENCES,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use selkie_model::Choice;
 
 use crate::{
-    Buffer, Error, Gpu, Result,
+    Buffer, Error, Gpu, Result, Shader,
     compile::row,
     gpu::Use,
     kernels::Binds,
@@ -132,7 +132,7 @@ impl Sampler {
             Ref::Ids => Bound::all(around.inputs),
             _ => Bound::all(around.logits),
         };
-        let [likeliest, random] = rows(around, chunks);
+        let [likeliest, random] = rows(around.offset, around.width, around.ids);
         let likeliest = Table::new(gpu, likeliest, &|_| 0, &resolve).await?;
         let random = Table::new(gpu, random, &|_| 0, &resolve).await?;
         let records = gpu.buffer("choices", around.tokens as u64 * STEP_STRIDE, Use::Uniform).await?;
@@ -178,10 +178,15 @@ impl Sampler {
     }
 }
 
+/// Every shader here, for tests.
+pub fn shaders() -> Vec<Shader> {
+    rows(0, 1, 0).into_iter().flatten().map(|row| row.shader).collect()
+}
+
 /// The dispatches for the likeliest token, and for a random one.
-fn rows(around: &Around<'_>, chunks: usize) -> [Vec<Row>; 2] {
-    let [offset, width, many, ids] =
-        [around.offset, around.width, chunks, around.ids as usize / 4].map(|size| size as u32);
+fn rows(offset: usize, width: usize, ids: u64) -> [Vec<Row>; 2] {
+    let chunks = width.div_ceil(CHUNK);
+    let [offset, width, many, ids] = [offset, width, chunks, ids as usize / 4].map(|size| size as u32);
     let [parts, tally, ranks, list] = [0, 1, 2, 3].map(Ref::Scratch);
     let logits = Ref::Place(0);
     let row = |file, params: &[u32], binds: Binds, groups| {

@@ -166,8 +166,10 @@ fn may_be(id: u32, logits: &[f32], params: &SamplingParams, uniform: f32) -> boo
 fn random_choices_are_the_hosts() {
     let gpu = gpu();
     let mut noise = Noise(1);
-    for (width, sets, per_set) in [(1, 12, 8), (7, 36, 63), (1000, 60, 63), (2049, 36, 63), (151_936, 24, 16)] {
+    for (width, sets, per_set) in [(1, 12, 8), (7, 36, 63), (1000, 60, 63), (2049, 36, 63), (151_936, 12, 20)] {
         let rig = Rig::new(&gpu, width);
+        // Where all that may be chosen is equally likely, thresholds between two tokens are the rule.
+        let equal = |kind: usize| [3, 10, 11].contains(&kind);
         let (mut off, mut all) = (0, 0);
         for set in 0..sets {
             let logits = logits(width, set % KINDS, &mut noise);
@@ -183,14 +185,14 @@ fn random_choices_are_the_hosts() {
                 let want = sample(&logits, choice.params, &[], u);
                 all += 1;
                 if id != want {
-                    off += 1;
+                    off += usize::from(!equal(set % KINDS));
                     let what = format!("{width} logits of kind {}, {:?}, {u}: {id}, not {want}", set % KINDS, choice.params);
                     assert!(may_be(id, &logits, choice.params, u), "{what}");
-                    println!("{what}");
                 }
             }
         }
         println!("{width}: {off} of {all} are others");
+        assert!(off * 500 <= all, "{width}: {off} of {all} are others");
     }
 }
 
