@@ -8,8 +8,7 @@ use selkie_model::{
 };
 
 use crate::{
-    Error, Flavours, Limits, Result, Shader,
-    kernels,
+    Error, Flavours, Limits, Result, Shader, kernels,
     lower::{Lazy, Lowered, Then, lower},
     preprocess::Defines,
     table::{Count, Grid, Of, Ref, Row},
@@ -143,7 +142,8 @@ impl Ctx<'_, '_> {
     /// Defines that every kernel gets.
     pub fn defines(&self) -> Defines {
         let flavours = self.target.flavours;
-        let defines = Defines::new();
+        // Where shaders have half floats, subnormal ones are read as what they are.
+        let defines = Defines::new().flag("FAST_HALVES", flavours.f16);
         match flavours.subgroup {
             Some(size) => defines.set("SUBGROUP", size),
             None => defines,
@@ -163,6 +163,7 @@ pub fn row(kernel: &'static str, file: &'static str, defines: Defines) -> Row {
         each: crate::table::Each::Batch,
         grid: Grid::Line(Count::fixed(1)),
         from: None,
+        until: None,
     }
 }
 
@@ -182,18 +183,8 @@ pub fn compile(
     let lazy = Lazy { products: one, attention: one, scan: one, one_row: one };
     let lowered = lower(plan, lazy);
     let (views, places) = place(plan, &lowered);
-    let mut ctx = Ctx {
-        spec,
-        plan,
-        target,
-        max_rows,
-        max_positions,
-        needed,
-        views,
-        scratch: vec![],
-        rows: vec![],
-        layer: None,
-    };
+    let mut ctx =
+        Ctx { spec, plan, target, max_rows, max_positions, needed, views, scratch: vec![], rows: vec![], layer: None };
     let mut until_hidden = 0;
     for (lowered, layer) in &lowered {
         ctx.layer = *layer;
@@ -229,7 +220,10 @@ fn place(plan: &Plan, lowered: &[(Lowered, Option<usize>)]) -> (HashMap<BufferId
         let rows = plan.buffer(first).rows;
         let alone = |id: BufferId| views.get(&id).is_some_and(|view: &View| taken[view.place].len() == 1);
         let over = op.over().filter(|id| {
-            last_read.get(id) == Some(&at) && alone(*id) && outs.len() == 1 && plan.buffer(*id).rows == rows
+            last_read.get(id) == Some(&at)
+                && alone(*id)
+                && outs.len() == 1
+                && plan.buffer(*id).rows == rows
                 && op.reads().iter().filter(|read| *read == id).count() == 1
         });
         let place = match over.and_then(|id| views.get(&id)) {

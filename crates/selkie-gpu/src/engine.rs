@@ -1,5 +1,7 @@
 //! One model on one device: programs, tables and buffers, made at load and used for every pass.
 
+mod generate;
+
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
@@ -11,15 +13,17 @@ use selkie_formats::Tensor;
 use selkie_model::{
     Batch, Error, LoadedWeights, ModelSpec, OpTime, Output, Plan, Result, Snapshot, Want,
     plan::{Rows, Slot, fuse, plan},
+    rope::RopeSpec,
 };
 
 use crate::{
     Buffer, Gpu,
     compile::{Program, Regime, Target, View, compile},
     gpu::Use,
+    kernels::sample::{Around, Sampler},
     memory::Memory,
     state::{Inner, MARK_EVERY, Mark, PlaneShape, Planes, Slots},
-    table::{Bound, Ref, STEP_STRIDE, Sizes, Step, Table, Timers},
+    table::{Bound, Ref, Run, STEP_STRIDE, Sizes, Step, Table, Timers},
     weights::{Needed, Resident, UPLOAD_AT_ONCE},
 };
 
@@ -67,6 +71,9 @@ pub struct Engine {
     /// Group 1 of kernels without a state.
     step_group: wgpu::BindGroup,
     readback: Arc<Buffer>,
+    sampler: Sampler,
+    /// How long a token takes that the device chooses, as far as is known.
+    token_time: Cell<Option<Duration>>,
     _resident: Resident,
     _places: Vec<Arc<Buffer>>,
     shapes: Vec<Vec<PlaneShape>>,
@@ -155,7 +162,7 @@ impl Engine {
         gpu: Gpu,
         spec: &ModelSpec,
         plan: Plan,
-        weights: LoadedWeights,
+        mut weights: LoadedWeights,
         options: &RunOptions,
         memory: &mut Option<Memory>,
     ) -> crate::Result<Self> {
@@ -194,6 +201,8 @@ impl Engine {
         needs.check(&gpu)?;
         *memory = Some(needs);
         let resident = needed.upload(&gpu, &weights).await?;
+        // Bytes that were made on the way in need not stay beside those on the device.
+        weights.keep_only(&spec.ropes.iter().flat_map(RopeSpec::weights).collect::<Vec<_>>());
 
         let mut places = vec![];
         for bytes in place_sizes {
@@ -228,18 +237,30 @@ impl Engine {
             let view = |view: View| (places[view.place].clone(), view);
             ready.push(Ready { table, until_hidden, hidden: view(hidden), logits: view(logits) });
         }
+        let mut ready = ready.into_iter();
+        let (Some(token), Some(block)) = (ready.next(), ready.next()) else {
+            return Err(crate::Error::Op { op: "plan".into(), what: "was not compiled".into() });
+        };
         let layout = gpu.step_layout(0);
         let step_group = gpu.device().create_bind_group(&wgpu::BindGroupDescriptor {
             label: Some("step"),
             layout: &layout,
             entries: &[step_entry(&inputs.buffer)],
         });
+        let sampler = Sampler::new(
+            &gpu,
+            &Around {
+                logits: &token.logits.0,
+                offset: token.logits.1.offset,
+                width: spec.vocab_size,
+                inputs: &inputs.buffer,
+                ids: inputs.ids,
+                tokens: MAX_SEQUENCES,
+            },
+        )
+        .await?;
         let readback = gpu.buffer("readback", readback_bytes, Use::Readback).await?;
         places.extend(scratch);
-        let mut ready = ready.into_iter();
-        let (Some(token), Some(block)) = (ready.next(), ready.next()) else {
-            return Err(crate::Error::Op { op: "plan".into(), what: "was not compiled".into() });
-        };
         Ok(Self {
             spec: spec.clone(),
             plan,
@@ -252,6 +273,8 @@ impl Engine {
             inputs,
             step_group,
             readback,
+            sampler,
+            token_time: Cell::default(),
             _resident: resident,
             _places: places,
             shapes,
@@ -427,7 +450,7 @@ impl Engine {
         self.gpu.queue().submit([encoder.finish()]);
         let mut past = replay.mark.positions;
         for ids in replay.ids.chunks(self.most_rows) {
-            let piece = Piece { first: 0, own: ids.len(), past };
+            let piece = Piece { first: 0, own: ids.len(), past, input: 0 };
             let ran = self.pass(ids, &[piece], &[planes.clone()], &[], Want::Hidden).await;
             if let Err(error) = ran {
                 state.inner.borrow_mut().replay = Some(replay);
@@ -443,14 +466,7 @@ impl Engine {
         let before: Vec<usize> = states.iter().map(|state| state.inner.borrow().positions).collect();
         let ran = self.blocks(batch, states).await;
         if ran.is_err() {
-            // Whatever it did to recurrent states is undone with the next pass.
-            for (state, &positions) in states.iter().zip(&before) {
-                let mut inner = state.inner.borrow_mut();
-                if inner.replay.is_none() {
-                    inner.positions = usize::MAX;
-                    inner.go_back(positions);
-                }
-            }
+            states.iter().zip(&before).for_each(|(state, &positions)| state.inner.borrow_mut().undo(positions));
         }
         ran
     }
@@ -488,7 +504,7 @@ impl Engine {
                     break;
                 }
                 let past = states[s].inner.borrow().positions + fed[s];
-                pieces.push(Piece { first: rows.start - row, own: rows.len(), past });
+                pieces.push(Piece { first: rows.start - row, own: rows.len(), past, input: 0 });
                 own.push(planes[s].clone());
                 fed[s] += rows.len();
             }
@@ -571,7 +587,15 @@ impl Engine {
         let mut encoder = gpu.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         {
             let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-            ready.table.encode(&mut pass, 0..end, gpu.limits().workgroups, &sizes, &self.step_group, &states, timers.as_mut().map(|t| &mut t.0));
+            let run = Run {
+                rows: 0..end,
+                limit: gpu.limits().workgroups,
+                sequences: &sizes,
+                first_step: 0,
+                step: &self.step_group,
+                states: &states,
+            };
+            ready.table.encode(&mut pass, &run, timers.as_mut().map(|t| &mut t.0));
         }
         let (buffer, view) = if want == Want::Hidden { &ready.hidden } else { &ready.logits };
         let bytes = 4 * (outputs.len() * view.stride) as u64;
@@ -611,6 +635,7 @@ impl Engine {
                 first: piece.first as u32,
                 own: piece.own as u32,
                 past: piece.past as u32,
+                input: piece.input as u32,
                 ..Step::default()
             };
             let at = s * STEP_STRIDE as usize / 4;
@@ -631,7 +656,7 @@ impl Engine {
                     }
                 }
             }
-            debug_assert_eq!(at, start as usize / 4 + 2 * pairs * ids.len());
+            debug_assert_eq!(at, start as usize / 4 + 2 * pairs * pieces.iter().map(|piece| piece.own).sum::<usize>());
             end = at;
         }
         self.gpu.queue().write_buffer(self.inputs.buffer.raw(), 0, bytemuck::cast_slice(&words[..end]));
@@ -721,6 +746,8 @@ pub(crate) struct Piece {
     pub own: usize,
     /// Positions that it held before.
     pub past: usize,
+    /// The row of ids and angles that belongs to row 0 of its pass.
+    pub input: usize,
 }
 
 fn step_entry(inputs: &Buffer) -> wgpu::BindGroupEntry<'_> {

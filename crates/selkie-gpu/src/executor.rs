@@ -3,7 +3,9 @@
 use std::rc::Rc;
 
 use selkie_formats::LocalFuture;
-use selkie_model::{Batch, Executor, LoadedWeights, ModelSpec, OpTime, Output, Plan, Result, Snapshot, State};
+use selkie_model::{
+    Batch, Choice, Error, Executor, LoadedWeights, ModelSpec, OpTime, Output, Plan, Result, Snapshot, State,
+};
 
 use crate::{
     Gpu,
@@ -63,6 +65,24 @@ impl GpuExecutor {
         }
         Ok(output)
     }
+
+    async fn choose(
+        &self,
+        last: u32,
+        n: usize,
+        choice: &Choice<'_>,
+        state: &mut State,
+    ) -> Result<Option<Vec<u32>>> {
+        let vocab_size = self.engine.spec.vocab_size;
+        if last as usize >= vocab_size {
+            return Err(Error::TokenId { id: last, vocab_size });
+        }
+        let slots: &Slots = state.data(NAME)?;
+        slots.check_room(state.positions() + n)?;
+        let chosen = self.engine.generate(last, n, choice, slots).await?;
+        state.advance(chosen.as_ref().map_or(0, Vec::len));
+        Ok(chosen)
+    }
 }
 
 impl Executor for GpuExecutor {
@@ -99,5 +119,15 @@ impl Executor for GpuExecutor {
 
     fn take_profile(&mut self) -> Vec<OpTime> {
         self.engine.take_times()
+    }
+
+    fn generate<'a>(
+        &'a mut self,
+        last: u32,
+        n: usize,
+        choice: &'a Choice<'a>,
+        state: &'a mut State,
+    ) -> LocalFuture<'a, Result<Option<Vec<u32>>>> {
+        Box::pin(self.choose(last, n, choice, state))
     }
 }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use selkie_model::{
     WeightId,
     plan::{AttentionOp, BufferId, Mamba3Op, Op, Plan, Product, SelectiveScanOp},
-    spec::Activation,
+    spec::{Activation, Mixture},
 };
 
 /// A row of values, made of another: gate, norm, gate, scale, in this order, each where it is.
@@ -200,6 +200,17 @@ pub enum Lowered {
     },
     /// Ranks become one.
     RankGate(RankGate),
+    /// `out = residual + scale · mixture(input)`, or the mixture alone.
+    Mixture {
+        /// What routers and experts multiply.
+        input: Input,
+        /// The experts.
+        mixture: Mixture,
+        /// What the result is added to, and its factor.
+        add: Option<(BufferId, f32)>,
+        /// Where to.
+        out: BufferId,
+    },
     /// An op as it is.
     Op(Op),
 }
@@ -265,7 +276,9 @@ impl Lowered {
     /// The buffers that it reads.
     pub fn reads(&self) -> Vec<BufferId> {
         match self {
-            Lowered::Rows { input, add, .. } => input.reads().into_iter().chain(add.map(|a| a.0)).collect(),
+            Lowered::Rows { input, add, .. } | Lowered::Mixture { input, add, .. } => {
+                input.reads().into_iter().chain(add.map(|a| a.0)).collect()
+            }
             Lowered::Products { input, then, .. } => {
                 let residual = match then {
                     Then::Add { residual, .. } => Some(*residual),
@@ -290,7 +303,7 @@ impl Lowered {
     /// The buffers that it writes.
     pub fn writes(&self) -> Vec<BufferId> {
         match self {
-            Lowered::Rows { out, .. } => vec![*out],
+            Lowered::Rows { out, .. } | Lowered::Mixture { out, .. } => vec![*out],
             Lowered::Products { products, then, .. } => match then {
                 Then::Store => products.iter().map(|p| p.out).collect(),
                 Then::Glu { out, .. } | Then::Add { out, .. } => vec![*out],
@@ -330,14 +343,14 @@ pub struct Lazy {
 
 /// The plan's dispatches, each with its layer.
 pub fn lower(plan: &Plan, lazy: Lazy) -> Vec<(Lowered, Option<usize>)> {
-    let mut reads = HashMap::new();
-    plan.ops.iter().flat_map(Op::inputs).for_each(|id| *reads.entry(id).or_insert(0) += 1);
+    let reads = reads(plan);
+    let ops = sum_early(plan, &reads);
     let (unmade, turned, steps) = (HashMap::new(), HashMap::new(), HashMap::new());
     let mut run = Run { plan, lazy, reads, unmade, turned, steps, out: vec![], layer: None };
     let mut at = 0;
     while let Some(&layer) = plan.layer_of.get(at) {
         run.layer = layer;
-        at += run.ops(&plan.ops[at..]);
+        at += run.ops(&ops[at..]);
     }
     // Callers read the hidden rows and the logits themselves.
     for kept in [plan.hidden, plan.logits] {
@@ -347,10 +360,53 @@ pub fn lower(plan: &Plan, lazy: Lazy) -> Vec<(Lowered, Option<usize>)> {
     run.out
 }
 
+/// How often each buffer is read, by callers too.
+fn reads(plan: &Plan) -> HashMap<BufferId, usize> {
+    let mut reads = HashMap::new();
+    let by_ops = plan.ops.iter().flat_map(Op::inputs);
+    by_ops.chain([plan.hidden, plan.logits]).for_each(|id| *reads.entry(id).or_default() += 1);
+    reads
+}
+
+/// The ops, but for sums of a mixture and the block beside it: `x + scale · (y + shared)` becomes `(x + scale · y) + scale ·
+/// shared`, each sum where its summand is made.
+fn sum_early(plan: &Plan, read: &HashMap<BufferId, usize>) -> Vec<Op> {
+    let mut ops = plan.ops.clone();
+    let mut mixtures = HashMap::new();
+    let once = |id: BufferId| read.get(&id) == Some(&1);
+    for at in 1..ops.len() {
+        if let Op::Mixture { out, .. } = ops[at - 1] {
+            mixtures.insert(out, at - 1);
+        }
+        let Op::Add { x: stream, y: both, scale, out: to } = ops[at] else { continue };
+        let y = match &ops[at - 1] {
+            Op::LinearAdd { residual: y, scale: 1.0, out, .. } if *out == both => *y,
+            Op::Add { x: y, scale: 1.0, out, .. } if *out == both => *y,
+            _ => continue,
+        };
+        let Some(&mixture) = mixtures.get(&y) else { continue };
+        // What is added to must be there before the mixture is.
+        let there = !ops[mixture..at].iter().any(|op| op.outputs().contains(&stream));
+        if !once(both) || !once(y) || !there {
+            continue;
+        }
+        match &mut ops[at - 1] {
+            Op::LinearAdd { residual: x, scale: factor, out, .. } | Op::Add { x, scale: factor, out, .. } => {
+                (*x, *factor, *out) = (both, scale, to);
+            }
+            _ => {}
+        }
+        // As many ops as before, all of one layer.
+        ops.remove(at);
+        ops.insert(mixture + 1, Op::Add { x: stream, y, scale, out: both });
+    }
+    ops
+}
+
 struct Run<'a> {
     plan: &'a Plan,
     lazy: Lazy,
-    /// How many ops read each buffer.
+    /// How often each buffer is read.
     reads: HashMap<BufferId, usize>,
     unmade: HashMap<BufferId, Input>,
     /// What each value that a rope turns was before.
@@ -417,6 +473,13 @@ impl Run<'_> {
         }
         self.whole(x);
         Input::plain(x)
+    }
+
+    /// Whether the last thing pushed is a mixture whose result `y` nobody reads but who adds it to `x`.
+    fn mixture_before(&self, x: BufferId, y: BufferId) -> bool {
+        let last = self.out.last();
+        let own = last.is_some_and(|l| matches!(l.0, Lowered::Mixture { add: None, out, .. } if out == y));
+        own && x != y && !self.unmade.contains_key(&x) && self.reads.get(&y) == Some(&1)
     }
 
     /// Whether all that reads `id` is a selective scan, for its step sizes.
@@ -546,6 +609,11 @@ impl Run<'_> {
                 let input = self.input(*x);
                 self.unmade.insert(*out, input);
             }
+            Op::Add { x, y, scale, out } if self.mixture_before(*x, *y) => {
+                if let Some((Lowered::Mixture { add, out: to, .. }, _)) = self.out.last_mut() {
+                    (*add, *to) = (Some((*x, *scale)), *out);
+                }
+            }
             Op::Add { x, y, scale, out } => {
                 self.whole(*x);
                 if self.input(*y).rope.is_some() {
@@ -553,6 +621,10 @@ impl Run<'_> {
                 }
                 let input = self.input(*y);
                 self.push(Lowered::Rows { input, add: Some((*x, *scale)), out: *out });
+            }
+            Op::Mixture { x, mixture, out } => {
+                let input = self.product_input(*x);
+                self.push(Lowered::Mixture { input, mixture: *mixture, add: None, out: *out });
             }
             Op::Linear { x, product } if self.lazy.scan && self.only_steps(product.out) => {
                 let input = self.small(*x);

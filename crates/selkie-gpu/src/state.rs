@@ -83,6 +83,14 @@ impl Inner {
         }
         self.positions = positions;
     }
+
+    /// Takes back what a pass that failed may have done to recurrent states: the next one reads again.
+    pub(crate) fn undo(&mut self, positions: usize) {
+        if self.replay.is_none() {
+            self.positions = usize::MAX;
+            self.go_back(positions);
+        }
+    }
 }
 
 impl Slots {
@@ -183,7 +191,7 @@ impl PlaneShape {
     /// From the device's bytes to a tensor of that shape.
     pub fn tensor(&self, device: &[u8], shape: Vec<usize>) -> Tensor {
         let size = if self.half { 2 } else { 4 };
-        let parts = device.chunks_exact(self.padded * size);
+        let parts = device.chunks_exact((self.padded * size).max(1));
         let values: usize = shape.iter().product();
         let bytes: Vec<u8> =
             parts.take(values / self.width.max(1)).flat_map(|part| part[..self.width * size].iter().copied()).collect();

@@ -137,10 +137,8 @@ impl<'a> Needed<'a> {
             return Ok(known);
         }
         let weight = self.spec.weights.get(key.pieces[0].weight);
-        let format = Format::of(dtype).ok_or_else(|| Error::Op {
-            op: weight.name.clone(),
-            what: format!("{dtype} has no decoder on the GPU"),
-        })?;
+        let format = Format::of(dtype)
+            .ok_or_else(|| Error::Op { op: weight.name.clone(), what: format!("{dtype} has no decoder on the GPU") })?;
         let cols = weight.row_len();
         let rows = key.pieces.iter().map(Piece::device_rows).sum();
         let row_words = format.row_words(cols);

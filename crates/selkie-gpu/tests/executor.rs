@@ -20,19 +20,31 @@ fn exact(spec: ModelSpec, weights: LoadedWeights) -> Box<dyn Executor> {
     Box::new(pollster::block_on(GpuExecutor::new(gpu(), &spec, weights, &options)).expect("an executor"))
 }
 
-#[test]
-fn dense_transformers_exactly() {
-    for name in selkie_suite::DENSE {
-        let started = std::time::Instant::now();
+fn all(names: &[&str]) {
+    for name in names {
         selkie_suite::run(name, &exact);
-        println!("{name}: {:?}", started.elapsed());
     }
 }
 
 #[test]
-fn mamba3_models_exactly() {
-    for name in ["ssm-mamba3-siso", "ssm-mamba3-mimo", "ssm-mamba3-mimo-normed"] {
-        selkie_suite::run(name, &exact);
+fn dense_transformers_exactly() {
+    all(selkie_suite::DENSE);
+}
+
+#[test]
+fn recurrent_models_exactly() {
+    all(selkie_suite::RECURRENT);
+}
+
+#[test]
+fn mixtures_exactly() {
+    all(selkie_suite::MIXTURES);
+}
+
+#[test]
+fn hybrids_of_mbjs_exactly() {
+    for name in selkie_suite::MBJS {
+        selkie_suite::run_mbjs(name, &exact);
     }
 }
 
@@ -58,7 +70,8 @@ fn dense_transformers_rounded() {
                     let batch = Batch { ids, sequences: &sequences, outputs: &outputs, want: Want::Logits };
                     got.extend(pollster::block_on(executor.forward(&batch, &mut [&mut state])).expect("a pass").values);
                 }
-                let square = |values: &mut dyn Iterator<Item = f32>| -> f64 { values.map(|v| f64::from(v).powi(2)).sum() };
+                let square =
+                    |values: &mut dyn Iterator<Item = f32>| -> f64 { values.map(|v| f64::from(v).powi(2)).sum() };
                 let off = square(&mut got.iter().zip(&wanted.logits).map(|(a, b)| a - b));
                 let share = (off / square(&mut wanted.logits.iter().copied())).sqrt();
                 let bound = if form.name.contains("model-") { 0.06 } else { 0.002 };
@@ -68,3 +81,19 @@ fn dense_transformers_rounded() {
         }
     }
 }
+
+/// Mamba-1 and the gated delta rule, among attention too.
+#[test]
+fn scan_models_exactly() {
+    for name in ["mamba", "ssm-mamba1", "falcon-mamba"] {
+        let started = std::time::Instant::now();
+        selkie_suite::run(name, &exact);
+        println!("{name}: {:?}", started.elapsed());
+    }
+    for name in selkie_suite::MBJS.iter().filter(|name| name.starts_with("m1-") || **name == "train-m1") {
+        let started = std::time::Instant::now();
+        selkie_suite::run_mbjs(name, &exact);
+        println!("{name}: {:?}", started.elapsed());
+    }
+}
+

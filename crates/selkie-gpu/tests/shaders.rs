@@ -27,12 +27,9 @@ fn shaders(flavours: Flavours) -> BTreeSet<Shader> {
         for form in &selkie_suite::Case::open(name).forms {
             let (spec, weights) = form.load();
             let plan = fuse(plan(&spec));
-            for (regime, exact) in [
-                (Regime::Token, false),
-                (Regime::Token, true),
-                (Regime::Block, false),
-                (Regime::Block, true),
-            ] {
+            for (regime, exact) in
+                [(Regime::Token, false), (Regime::Token, true), (Regime::Block, false), (Regime::Block, true)]
+            {
                 let target = Target { regime, limits, flavours, exact };
                 let mut needed = Needed::new(&spec, Some(&weights), limits);
                 let rows = if regime == Regime::Token { 1 } else { 512 };

@@ -118,12 +118,8 @@ impl Gpu {
             });
         }
         let memory = self.device().push_error_scope(wgpu::ErrorFilter::OutOfMemory);
-        let descriptor = wgpu::BufferDescriptor {
-            label: Some(label),
-            size,
-            usage: purpose.usages(),
-            mapped_at_creation: false,
-        };
+        let descriptor =
+            wgpu::BufferDescriptor { label: Some(label), size, usage: purpose.usages(), mapped_at_creation: false };
         let made = self.scoped(label, || self.device().create_buffer(&descriptor)).await;
         let full = memory.pop().await.is_some();
         let raw = match made {

@@ -244,7 +244,8 @@ impl Gpu {
             }
         };
         let uncaptured = report(&failure);
-        device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| uncaptured(Failure::Reported(error.to_string()))));
+        device
+            .on_uncaptured_error(Arc::new(move |error: wgpu::Error| uncaptured(Failure::Reported(error.to_string()))));
         let lost = report(&failure);
         device.set_device_lost_callback(move |reason, message| {
             let message = message.trim();
@@ -303,10 +304,13 @@ fn choose(found: Vec<wgpu::Adapter>, options: &GpuOptions) -> Result<wgpu::Adapt
 
 /// A shader module: unchecked where the device is native.
 pub(super) fn module(gpu: &Gpu, name: &str, text: &str) -> wgpu::ShaderModule {
-    let descriptor =
-        wgpu::ShaderModuleDescriptor { label: Some(name), source: wgpu::ShaderSource::Wgsl(text.into()) };
+    let descriptor = wgpu::ShaderModuleDescriptor { label: Some(name), source: wgpu::ShaderSource::Wgsl(text.into()) };
     if gpu.flavours().unchecked {
-        let checks = wgpu::ShaderRuntimeChecks { bounds_checks: false, force_loop_bounding: false, ..wgpu::ShaderRuntimeChecks::checked() };
+        let checks = wgpu::ShaderRuntimeChecks {
+            bounds_checks: false,
+            force_loop_bounding: false,
+            ..wgpu::ShaderRuntimeChecks::checked()
+        };
         // SAFETY: the shaders are this crate's own, validated, and tests run every one of them; indices come from tables
         // that the same code makes, and loops end by their counters.
         unsafe { gpu.device().create_shader_module_trusted(descriptor, checks) }

@@ -20,8 +20,6 @@ pub(crate) struct Constants {
     pub before: [u32; 2],
     /// Offset and stride of the second.
     pub after: [u32; 2],
-    /// Whether the norm's weight is as long as a row.
-    pub whole_weight: u32,
     /// Of the norm.
     pub eps: f32,
     /// Multiplies the result.
@@ -38,19 +36,21 @@ pub(crate) fn bind(ctx: &mut Ctx<'_, '_>, binds: &mut Binds, input: &Input) -> R
     binds.read("X", x.of());
     let (before, before_c) = gate(ctx, binds, "BEFORE", input.before)?;
     let (after, after_c) = gate(ctx, binds, "AFTER", input.after)?;
-    let (mut group, mut eps, mut whole_weight) = (x.width, 0.0, 0);
+    let (mut group, mut eps) = (x.width, 0.0);
     if let Some(norm) = input.norm {
         (group, eps) = (norm.group, norm.eps);
         binds.set("NORM", 1);
         if let Some(weight) = norm.weight {
             let len: usize = ctx.needed.shape(weight).iter().product();
-            whole_weight = u32::from(len == x.width);
+            if len == x.width {
+                binds.set("WHOLE_WEIGHT", 1);
+            }
             let weight = ctx.vector(weight);
             binds.read("NORM_WEIGHT", weight);
             binds.set("NORM_WEIGHT", 1);
         }
     }
-    Ok(Constants { group, x, before, after, whole_weight, eps, scale: input.scale, before_c, after_c })
+    Ok(Constants { group, x, before, after, eps, scale: input.scale, before_c, after_c })
 }
 
 fn gate(ctx: &Ctx<'_, '_>, binds: &mut Binds, name: &str, gate: Option<Gate>) -> Result<([u32; 2], f32)> {

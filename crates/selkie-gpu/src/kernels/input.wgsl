@@ -1,6 +1,6 @@
 // A row's values as `Input` in lower.rs makes them: gate, norm, gate, scale. The including kernel declares `x`, and for the
 // steps that there are `before`, `after` and `norm_weight`, and has in its parameters x_offset, x_stride, before_offset,
-// before_stride, after_offset, after_stride (no strides with ONE_ROW), before_c, after_c, group, eps, scale, whole_weight.
+// before_stride, after_offset, after_stride (no strides with ONE_ROW), before_c, after_c, group, eps, scale.
 #include "kernels/functions.wgsl"
 #if ONE_ROW
 #define X_STRIDE 0u
@@ -31,7 +31,11 @@ fn finish(row: u32, i: u32, v: f32, factor: f32) -> f32 {
 #if NORM
     y *= factor;
 #if NORM_WEIGHT
-    y *= norm_weight[select(i % p.group, i, p.whole_weight != 0u)];
+#if WHOLE_WEIGHT
+    y *= norm_weight[i];
+#else
+    y *= norm_weight[i % p.group];
+#endif
 #endif
 #endif
 #if AFTER == of

@@ -2,18 +2,23 @@
 
 mod attention;
 mod delta;
+mod conv;
+mod cssd;
 mod embed;
 mod heads;
 mod input;
 mod mamba3;
+mod mixture;
 mod measure;
 mod product;
+mod ranks;
 #[cfg(test)]
 mod rig;
-mod ranks;
 mod rope;
 mod rows;
+pub(crate) mod sample;
 mod scan;
+mod ssd;
 mod take_rows;
 
 pub use measure::Measured;
@@ -38,10 +43,16 @@ pub(crate) fn emit(ctx: &mut Ctx<'_, '_>, lowered: &Lowered) -> Result<()> {
         Lowered::Latent(op) => heads::latent(ctx, op),
         Lowered::HeadAttention { op, q, k, weight, out } => heads::attention(ctx, op, [q, k], *weight, *out),
         Lowered::RankGate(op) => ranks::gate(ctx, op),
+        Lowered::Mixture { input, mixture, add, out } => mixture::emit(ctx, input, mixture, *add, *out),
         Lowered::Op(op) => match op {
             Op::Embed { table, scale, out } => embed::emit(ctx, *table, *scale, *out),
             Op::Rope { x, rope, head_dim, out } => rope::emit(ctx, *x, *rope, *head_dim, *out),
             Op::DeltaRule(op) => delta::emit(ctx, op),
+            Op::CausalConv { x, weight, bias, silu, state, out } => {
+                conv::emit(ctx, *x, (*weight, *bias), *silu, *state, *out)
+            }
+            Op::Ssd(op) => ssd::emit(ctx, op),
+            Op::Cssd(op) => cssd::emit(ctx, op),
             Op::TakeRows { x, out } => take_rows::emit(ctx, *x, *out),
             Op::JoinHeads { a, b, n_heads, out } => heads::join(ctx, *a, *b, *n_heads, *out),
             Op::HeadLinear { x, weight, n_heads, out } => heads::linear(ctx, *x, *weight, *n_heads, *out),

@@ -67,6 +67,8 @@ pub(crate) struct Rig {
     ops: Vec<(Op, bool)>,
     /// f32 throughout, unless a test says otherwise.
     pub exact: bool,
+    /// Where it runs.
+    pub gpu: Gpu,
 }
 
 impl Rig {
@@ -82,6 +84,7 @@ impl Rig {
             slots: vec![],
             ops: vec![],
             exact: true,
+            gpu: gpu(),
         }
     }
 
@@ -192,7 +195,7 @@ impl Rig {
                 ..RunOptions::default()
             };
             let mut reference = Reference::<f64>::with_plan(spec.clone(), plan.clone(), weights());
-            let made = GpuExecutor::with_plan(gpu(), &spec, plan.clone(), weights(), &options);
+            let made = GpuExecutor::with_plan(self.gpu.clone(), &spec, plan.clone(), weights(), &options);
             let mut tested = pollster::block_on(made).unwrap_or_else(|e| panic!("{e}"));
             let (wanted, wanted_states) = self.run(&mut reference, passes);
             let (got, got_states) = self.run(&mut tested, passes);
@@ -254,8 +257,9 @@ impl Rig {
     fn run(&self, executor: &mut dyn Executor, passes: &[&[usize]]) -> (Vec<Vec<f32>>, Vec<Snapshot>) {
         let sequences = passes.iter().map(|pass| pass.len()).max().unwrap_or(0);
         let capacity = passes.iter().flat_map(|pass| pass.iter()).sum();
-        let mut states: Vec<State> =
-            (0..sequences).map(|_| pollster::block_on(executor.new_state(capacity)).unwrap_or_else(|e| panic!("{e}"))).collect();
+        let mut states: Vec<State> = (0..sequences)
+            .map(|_| pollster::block_on(executor.new_state(capacity)).unwrap_or_else(|e| panic!("{e}")))
+            .collect();
         let mut values = vec![];
         let mut fed = 0;
         for pass in passes {

@@ -86,6 +86,9 @@ pub(super) fn token(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, [q, k]: [&Input; 2]
     let (k_side, k_of) = side(ctx, k, together, 3)?;
     let mut binds = shape(ctx, op);
     binds.set("SPLIT", format!("{SPLIT}u"));
+    // Invocations that share a position: they add up without waiting for others, so only within a subgroup.
+    let share = ctx.target.flavours.subgroup.map_or(1, |size| size.min(8));
+    binds.set("SHARE", format!("{share}u"));
     binds.read("Q", q_of);
     if !together {
         binds.read("K", k_of);

@@ -38,7 +38,7 @@ struct Params {
 #include "kernels/attention/cache.wgsl"
 #include "kernels/functions.wgsl"
 
-const THREADS = 128u;
+const THREADS = 256u;
 const LEAST = -1e30;
 // The query and the new key, each HEAD_DIM padded to quads.
 var<workgroup> heads: array<vec4<f32>, 2u * K_QUADS>;
@@ -52,6 +52,18 @@ fn channel(side: u32, i: u32) -> f32 {
 
 fn sum_of_all(thread: u32, value: f32) -> f32 {
     workgroupBarrier();
+#if SUBGROUP
+    let own = subgroupAdd(value);
+    if thread % SUBGROUP == 0u {
+        reduced[thread / SUBGROUP] = own;
+    }
+    workgroupBarrier();
+    var sum = 0.0;
+    for (var i = 0u; i < THREADS / SUBGROUP; i++) {
+        sum += reduced[i];
+    }
+    return sum;
+#else
     reduced[thread] = value;
     workgroupBarrier();
     for (var half = THREADS / 2u; half > 0u; half >>= 1u) {
@@ -61,10 +73,23 @@ fn sum_of_all(thread: u32, value: f32) -> f32 {
         workgroupBarrier();
     }
     return reduced[0];
+#endif
 }
 
 fn max_of_all(thread: u32, value: f32) -> f32 {
     workgroupBarrier();
+#if SUBGROUP
+    let own = subgroupMax(value);
+    if thread % SUBGROUP == 0u {
+        reduced[thread / SUBGROUP] = own;
+    }
+    workgroupBarrier();
+    var most = LEAST;
+    for (var i = 0u; i < THREADS / SUBGROUP; i++) {
+        most = max(most, reduced[i]);
+    }
+    return most;
+#else
     reduced[thread] = value;
     workgroupBarrier();
     for (var half = THREADS / 2u; half > 0u; half >>= 1u) {
@@ -74,6 +99,7 @@ fn max_of_all(thread: u32, value: f32) -> f32 {
         workgroupBarrier();
     }
     return reduced[0];
+#endif
 }
 
 // Norms and turns a head that was loaded. SIDE 0 is the query, 1 the key.
@@ -118,7 +144,7 @@ fn prepare(thread: u32, side: u32, normed: bool, turned: bool, limit: f32) {
 #endif
 }
 
-@compute @workgroup_size(128)
+@compute @workgroup_size(256)
 fn main(
     @builtin(workgroup_id) id: vec3<u32>,
     @builtin(num_workgroups) n: vec3<u32>,
@@ -165,19 +191,25 @@ fn main(
     }
     workgroupBarrier();
 
-    // Scores, an invocation a position.
+    // Scores: SHARE invocations a position.
     var largest = LEAST;
-    for (var position = first + thread; position < end; position += THREADS) {
+    for (var tile = first; tile < end; tile += THREADS / SHARE) {
+        let position = tile + thread / SHARE;
         var score = 0.0;
         if position == last {
-            for (var i = 0u; i < K_QUADS; i++) {
+            for (var i = thread % SHARE; i < K_QUADS; i += SHARE) {
                 score += dot(heads[i], heads[K_QUADS + i]);
             }
-        } else {
-            for (var i = 0u; i < K_QUADS; i++) {
+        } else if position < end {
+            for (var i = thread % SHARE; i < K_QUADS; i += SHARE) {
                 score += dot(heads[i], key_quad(position, kv_head, i));
             }
         }
+#if SUBGROUP
+        for (var over = SHARE / 2u; over > 0u; over >>= 1u) {
+            score += subgroupShuffleXor(score, over);
+        }
+#endif
         score *= p.scale;
         if p.softcap > 0.0 {
             score = f_soft_cap(score, p.softcap);
@@ -185,8 +217,10 @@ fn main(
         if p.window > 0u && position + p.window <= last {
             score = LEAST;
         }
-        scores[position - first] = score;
-        largest = max(largest, score);
+        if position < end {
+            scores[position - first] = score;
+            largest = max(largest, score);
+        }
     }
     largest = max_of_all(thread, largest);
     var weight = 0.0;
@@ -204,16 +238,26 @@ fn main(
     let quad = thread % V_QUADS;
     var sum = vec4<f32>();
     if lane < lanes {
-        for (var position = first + lane; position < end; position += lanes) {
+        // The new row is not in the cache yet, as far as this kernel knows.
+        let cached = select(end, last, has_new);
+        var position = first + lane;
+        for (; position + 3u * lanes < cached; position += 4u * lanes) {
+            let a = value_quad(position, kv_head, quad);
+            let b = value_quad(position + lanes, kv_head, quad);
+            let c = value_quad(position + 2u * lanes, kv_head, quad);
+            let d = value_quad(position + 3u * lanes, kv_head, quad);
+            let at = position - first;
+            sum += scores[at] * a + scores[at + lanes] * b + scores[at + 2u * lanes] * c + scores[at + 3u * lanes] * d;
+        }
+        for (; position < cached; position += lanes) {
+            sum += scores[position - first] * value_quad(position, kv_head, quad);
+        }
+        if has_new && position == last {
             var v = vec4<f32>();
-            if position == last {
-                for (var j = 0u; j < min(4u, V_DIM - 4u * quad); j++) {
-                    v[j] = v_rows[p.v_offset + kv_head * V_DIM + 4u * quad + j];
-                }
-            } else {
-                v = value_quad(position, kv_head, quad);
+            for (var j = 0u; j < min(4u, V_DIM - 4u * quad); j++) {
+                v[j] = v_rows[p.v_offset + kv_head * V_DIM + 4u * quad + j];
             }
-            sum += scores[position - first] * v;
+            sum += scores[last - first] * v;
         }
     }
     sums[thread] = sum;

@@ -1,6 +1,9 @@
 //! What is done to each head by itself: heads that are joined, and a matrix for each. Latent attention reads its compressed rows
 //! through such matrices, and for a token all that stands before its attention is made in one dispatch.
 
+#[cfg(test)]
+mod test;
+
 use selkie_model::{
     WeightId,
     plan::{AttentionOp, BufferId},
@@ -21,6 +24,8 @@ use crate::{
 
 /// Invocations of a workgroup.
 const THREADS: usize = 256;
+/// Words of the parameters of token.wgsl.
+const PARAMS: usize = 18;
 /// Rows and columns of a tile.
 const TILE: usize = 64;
 
@@ -169,7 +174,8 @@ fn one(
         product.out_head,
         product.n_heads,
     ];
-    let params = sizes.iter().map(|&size| size as u32).chain(more.iter().copied()).collect();
+    let mut params: Vec<u32> = sizes.iter().map(|&size| size as u32).chain(more.iter().copied()).collect();
+    params.resize(PARAMS, 0);
     let grid = Grid::Line(Count::fixed(heads * stack.head_out.div_ceil(per_group) + beside));
     let made = row("product for each head", "kernels/heads/token.wgsl", binds.defines);
     ctx.push(Row { params, bindings: binds.list, grid, each: Each::Sequence, ..made });

@@ -1,6 +1,9 @@
 //! Mamba-3: a token is one dispatch, a workgroup a head; rows are chunks of matrix products between states that are passed from
 //! chunk to chunk.
 
+#[cfg(test)]
+mod test;
+
 use selkie_model::{
     WeightId,
     plan::{Mamba3Op, Rows},

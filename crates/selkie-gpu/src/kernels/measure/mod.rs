@@ -7,7 +7,7 @@ use crate::{
     compile::row,
     gpu::Use,
     kernels::Binds,
-    table::{Bound, Count, Grid, Ref, Row, STEP_STRIDE, Sizes, Table},
+    table::{Bound, Count, Grid, Ref, Row, Run, STEP_STRIDE, Sizes, Table},
 };
 
 /// What a device does at best, outside of everything that this crate could do wrong.
@@ -151,7 +151,10 @@ impl Bench<'_> {
             let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
             let limit = self.gpu.limits().workgroups;
             for _ in 0..times {
-                self.table.encode(&mut pass, row..row + 1, limit, &[Sizes::default()], &self.group, &[], None);
+                let sequences = [Sizes::default()];
+                let rows = row..row + 1;
+                let run = Run { rows, limit, sequences: &sequences, first_step: 0, step: &self.group, states: &[] };
+                self.table.encode(&mut pass, &run, None);
             }
         }
         encoder.copy_buffer_to_buffer(self.out.raw(), 0, self.back.raw(), 0, self.back.bytes());

@@ -36,8 +36,9 @@ pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, together: &Together, th
         binds.matrix(&matrix, together.matrix, chunk);
         let of = together.out.count();
         binds.set("ROWS", if of == crate::table::Of::Rows { "rows" } else { "outputs" });
-        let tail = [rows.start, rows.len(), matrix.row_words, x.offset, x.stride, together.out.offset, together.out.stride]
-            .map(|word| word as u32);
+        let tail =
+            [rows.start, rows.len(), matrix.row_words, x.offset, x.stride, together.out.offset, together.out.stride]
+                .map(|word| word as u32);
         if halves {
             let params = [&[groups as u32][..], &tail[..], &other[..], &[factor.to_bits()]].concat();
             let tiles = Grid::Block([
@@ -50,11 +51,7 @@ pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, together: &Together, th
             continue;
         }
         let params = [&[matrix.cols as u32, groups as u32][..], &tail[..], &other[..], &[factor.to_bits()]].concat();
-        let tiles = Grid::Block([
-            Count::fixed(rows.len().div_ceil(TILE)),
-            Count::new(1, of, TILE),
-            Count::fixed(1),
-        ]);
+        let tiles = Grid::Block([Count::fixed(rows.len().div_ceil(TILE)), Count::new(1, of, TILE), Count::fixed(1)]);
         let made = row("product with rows", "kernels/product/block.wgsl", binds.defines);
         ctx.push(Row { params, bindings: binds.list, grid: tiles, ..made });
     }

@@ -32,58 +32,17 @@ struct Params {
 #endif
 #include "kernels/functions.wgsl"
 #include "quant/FORMAT.wgsl"
-
-const TILE = 64u;
-// Quads of 4 columns, [8, TILE]: neighbours read neighbours.
-var<workgroup> tile_x: array<vec4<f32>, 512>;
-var<workgroup> tile_w: array<vec4<f32>, 512>;
-
-fn load_x(first: u32, g: u32, thread: u32) {
-    for (var i = thread; i < 512u; i += 256u) {
-        let t = first + i / 8u;
-        let col = g * 32u + i % 8u * 4u;
-        var v = vec4<f32>();
-        if t < step.ROWS {
-            let at = p.x_offset + t * p.x_stride + col;
-            if col + 3u < p.cols {
-                v = vec4<f32>(x[at], x[at + 1u], x[at + 2u], x[at + 3u]);
-            } else {
-                for (var j = 0u; col + j < p.cols; j++) {
-                    v[j] = x[at + j];
-                }
-            }
-        }
-        tile_x[i % 8u * TILE + i / 8u] = v;
-    }
-}
-
-fn load_w(first: u32, g: u32, thread: u32) {
-#if FORMAT_FLOAT
-    for (var i = thread; i < 512u; i += 256u) {
-        let r = first + i / 8u;
-        var v = vec4<f32>();
-        if r < p.rows && g * 32u + i % 8u * 4u < p.cols {
-            v = quad(r * p.row_words, g * 8u + i % 8u);
-        }
-        tile_w[i % 8u * TILE + i / 8u] = v;
-    }
-#else
-    // A thread unpacks a group: a quarter of them work.
-    if thread < TILE {
-        let r = first + thread;
-        if r < p.rows {
-            let w = group(r * p.row_words, p.groups, g);
-            for (var i = 0u; i < 4u; i++) {
-                tile_w[i * TILE + thread] = w.d.x * vec4<f32>(unpack4xI8(w.lo[i])) + w.m.x;
-                tile_w[(i + 4u) * TILE + thread] = w.d.y * vec4<f32>(unpack4xI8(w.hi[i])) + w.m.y;
-            }
-        } else {
-            for (var i = 0u; i < 8u; i++) {
-                tile_w[i * TILE + thread] = vec4<f32>();
-            }
-        }
-    }
+#define TILE_T 64u
+#if THEN == glu
+#define PAIRS
 #endif
+#include "kernels/product/tile_sums.wgsl"
+
+const NO_ROW = 0xffffffffu;
+var<private> first_t: u32;
+
+fn x_row(t: u32) -> u32 {
+    return select(NO_ROW, p.x_offset + (first_t + t) * p.x_stride, first_t + t < step.ROWS);
 }
 
 fn with_bias(row: u32, sum: f32) -> f32 {
@@ -110,52 +69,27 @@ fn store(t: u32, row: u32, sum: f32) {
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
     let first_row = id.x * TILE;
-    let first_t = id.y * TILE;
-    // Sixteen threads side by side take rows r, r + 16, ...; GLU keeps neighbours in one thread.
+    first_t = id.y * TILE;
     let tx = thread % 16u;
-    let ty = thread / 16u;
-    var sums: array<vec4<f32>, 4>;
-    for (var g = 0u; g < p.groups; g++) {
-        load_x(first_t, g, thread);
-        load_w(first_row, g, thread);
-        workgroupBarrier();
-        for (var k = 0u; k < 8u; k++) {
-            let at = k * TILE;
-#if THEN == glu
-            let w0 = tile_w[at + 2u * tx];
-            let w1 = tile_w[at + 2u * tx + 1u];
-            let w2 = tile_w[at + 2u * tx + 32u];
-            let w3 = tile_w[at + 2u * tx + 33u];
-#else
-            let w0 = tile_w[at + tx];
-            let w1 = tile_w[at + tx + 16u];
-            let w2 = tile_w[at + tx + 32u];
-            let w3 = tile_w[at + tx + 48u];
-#endif
-            for (var i = 0u; i < 4u; i++) {
-                let v = tile_x[at + ty + 16u * i];
-                sums[i] += vec4<f32>(dot(v, w0), dot(v, w1), dot(v, w2), dot(v, w3));
-            }
-        }
-        workgroupBarrier();
-    }
-    for (var i = 0u; i < 4u; i++) {
-        let t = first_t + ty + 16u * i;
+    var sums: array<vec4<f32>, PER_T>;
+    sum_tile(&sums, first_row, p.rows, thread);
+    for (var i = 0u; i < PER_T; i++) {
+        let t = first_t + thread / 16u + 16u * i;
         if t >= step.ROWS {
             continue;
         }
-#if THEN == glu
-        for (var j = 0u; j < 2u; j++) {
-            let row = first_row + 2u * tx + 32u * j;
+#if PAIRS
+        for (var j = 0u; j < 4u; j += 2u) {
+            let row = first_row + row_of_sum(tx, j);
             if row < p.rows {
-                let gate = with_bias(row, sums[i][2u * j]);
-                let up = with_bias(row + 1u, sums[i][2u * j + 1u]);
+                let gate = with_bias(row, sums[i][j]);
+                let up = with_bias(row + 1u, sums[i][j + 1u]);
                 out[p.out_offset + t * p.out_stride + (p.first + row) / 2u] = THEN_FN(gate, 0.0) * up;
             }
         }
 #else
         for (var j = 0u; j < 4u; j++) {
-            let row = first_row + tx + 16u * j;
+            let row = first_row + row_of_sum(tx, j);
             if row < p.rows {
                 store(t, row, sums[i][j]);
             }

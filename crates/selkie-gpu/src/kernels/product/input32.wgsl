@@ -2,6 +2,7 @@
 // a group each meet other banks.
 #define ONE_ROW
 #include "kernels/input.wgsl"
+#include "kernels/reduce.wgsl"
 
 var<workgroup> made: array<vec4<f32>, ROOM * 9u>;
 
@@ -11,20 +12,6 @@ fn place_of(i: u32) -> u32 {
 
 fn quad_of_x(i: u32) -> vec4<f32> {
     return made[place_of(i)];
-}
-
-// The sum of a value over the workgroup, the same for all.
-fn sum_of_all(thread: u32, value: f32) -> f32 {
-    workgroupBarrier();
-    partial[thread] = value;
-    workgroupBarrier();
-    for (var half = THREADS / 2u; half > 0u; half >>= 1u) {
-        if thread < half {
-            partial[thread] += partial[thread + half];
-        }
-        workgroupBarrier();
-    }
-    return partial[0];
 }
 
 fn gated_quad(i: u32) -> vec4<f32> {

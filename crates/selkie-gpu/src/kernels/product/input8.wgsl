@@ -1,39 +1,51 @@
 // The one row that products multiply, rounded to 8 bits in groups of 32: eight words of four values each, then the group's scale and
-// its sums over either half, scaled. An invocation makes EACH quads, eight neighbours a group.
-#define ONE_ROW
-#include "kernels/input.wgsl"
+// its sums over either half, scaled. An invocation makes EACH quads, eight neighbours a group. A norm is over the whole row.
+#include "kernels/functions.wgsl"
+#include "kernels/reduce.wgsl"
 
 var<workgroup> made: array<vec4<u32>, 3u * ROOM>;
 #if !SUBGROUP
 var<workgroup> neighbours: array<vec2<f32>, THREADS>;
 #endif
 
-// The sum of a value over the workgroup, the same for all.
-fn sum_of_all(thread: u32, value: f32) -> f32 {
-#if SUBGROUP
-    let own = subgroupAdd(value);
-    workgroupBarrier();
-    if thread % SUBGROUP == 0u {
-        partial[thread / SUBGROUP] = own;
-    }
-    workgroupBarrier();
-    var sum = 0.0;
-    for (var i = 0u; i < THREADS / SUBGROUP; i++) {
-        sum += partial[i];
-    }
-    return sum;
-#else
-    workgroupBarrier();
-    partial[thread] = value;
-    workgroupBarrier();
-    for (var half = THREADS / 2u; half > 0u; half >>= 1u) {
-        if thread < half {
-            partial[thread] += partial[thread + half];
-        }
-        workgroupBarrier();
-    }
-    return partial[0];
+#if BEFORE
+fn before_each(v: vec4<f32>) -> vec4<f32> {
+    return vec4<f32>(
+        BEFORE_FN(v.x, p.before_c),
+        BEFORE_FN(v.y, p.before_c),
+        BEFORE_FN(v.z, p.before_c),
+        BEFORE_FN(v.w, p.before_c),
+    );
+}
 #endif
+#if AFTER
+fn after_each(v: vec4<f32>) -> vec4<f32> {
+    return vec4<f32>(AFTER_FN(v.x, p.after_c), AFTER_FN(v.y, p.after_c), AFTER_FN(v.z, p.after_c), AFTER_FN(v.w, p.after_c));
+}
+#endif
+
+fn gated_quad(i: u32) -> vec4<f32> {
+    let v = x[p.x_offset / 4u + i];
+#if BEFORE == of
+    return before_each(v);
+#elif BEFORE == by
+    return before_each(before[p.before_offset / 4u + i]) * v;
+#else
+    return v;
+#endif
+}
+
+fn finish_quad(i: u32, v: vec4<f32>, factor: f32) -> vec4<f32> {
+    var y = v * factor;
+#if NORM_WEIGHT
+    y *= norm_weight[i];
+#endif
+#if AFTER == of
+    y = after_each(y);
+#elif AFTER == by
+    y *= after_each(after[p.after_offset / 4u + i]);
+#endif
+    return y;
 }
 
 // The largest of eight neighbours.
@@ -55,13 +67,13 @@ fn max_of_eight(thread: u32, value: f32) -> f32 {
 }
 
 // The sum of four neighbours.
-fn sum_of_four(thread: u32, value: f32) -> f32 {
+fn sum_of_four(thread: u32, value: i32) -> f32 {
 #if SUBGROUP
     let sum = value + subgroupShuffleXor(value, 1u);
-    return sum + subgroupShuffleXor(sum, 2u);
+    return f32(sum + subgroupShuffleXor(sum, 2u));
 #else
     workgroupBarrier();
-    neighbours[thread].y = value;
+    neighbours[thread].y = f32(value);
     workgroupBarrier();
     var sum = 0.0;
     for (var i = 0u; i < 4u; i++) {
@@ -79,31 +91,28 @@ fn make_input(thread: u32) {
         let i = e * THREADS + thread;
         var v = vec4<f32>();
         if i < quads {
-            v = vec4<f32>(gated(0u, 4u * i), gated(0u, 4u * i + 1u), gated(0u, 4u * i + 2u), gated(0u, 4u * i + 3u));
+            v = gated_quad(i);
         }
         values[e] = v;
     }
+    var factor = p.scale;
 #if NORM
     var square = 0.0;
     for (var e = 0u; e < EACH; e++) {
         square += dot(values[e], values[e]);
     }
-    let factor = 1.0 / sqrt(sum_of_all(thread, square) / f32(p.cols) + p.eps);
-#else
-    let factor = 1.0;
+    factor *= inverseSqrt(sum_of_all(thread, square) / f32(p.cols) + p.eps);
 #endif
     for (var e = 0u; e < EACH; e++) {
         let i = e * THREADS + thread;
         var v = vec4<f32>();
         if i < quads {
-            for (var j = 0u; j < 4u; j++) {
-                v[j] = finish(0u, 4u * i + j, values[e][j], factor);
-            }
+            v = finish_quad(i, values[e], factor);
         }
         let most = max_of_eight(thread, max(max(abs(v.x), abs(v.y)), max(abs(v.z), abs(v.w))));
         let scale = most / 127.0;
         let q = vec4<i32>(round(v * select(0.0, 127.0 / max(most, 1e-30), most > 1e-30)));
-        let sum = sum_of_four(thread, f32(q.x + q.y + q.z + q.w));
+        let sum = sum_of_four(thread, q.x + q.y + q.z + q.w);
         if i < quads {
             let g = i / 8u;
             let within = i % 8u;

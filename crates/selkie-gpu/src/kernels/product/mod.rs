@@ -4,6 +4,8 @@
 mod block;
 mod token;
 
+pub(crate) use token::{Made, lanes, parts};
+
 use selkie_model::{
     WeightId,
     plan::{Product, Rows},
@@ -29,10 +31,7 @@ pub(crate) struct Together {
 }
 
 pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, products: &[Product], then: &Then) -> Result<()> {
-    let run = |ctx: &mut Ctx<'_, '_>, together: &Together, then: &Epilogue| match ctx.target.regime {
-        Regime::Token => token::emit(ctx, input, together, then),
-        Regime::Block => block::emit(ctx, input, together, then),
-    };
+    let run = |ctx: &mut Ctx<'_, '_>, together: &Together, then: &Epilogue| run(ctx, input, together, then);
     match then {
         Then::Store => {
             for together in store(ctx, products)? {
@@ -77,13 +76,18 @@ pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, products: &[Product], t
     Ok(())
 }
 
+/// Writes the dispatches of products that lie together.
+pub(crate) fn run(ctx: &mut Ctx<'_, '_>, input: &Input, together: &Together, then: &Epilogue) -> Result<()> {
+    match ctx.target.regime {
+        Regime::Token => token::emit(ctx, input, together, then),
+        Regime::Block => block::emit(ctx, input, together, then),
+    }
+}
+
 /// One product with a row, or rows, to a scratch buffer.
 pub(super) fn emit_to_scratch(ctx: &mut Ctx<'_, '_>, input: &Input, product: &Product, scratch: Ref) -> Result<()> {
     for together in one(ctx, product)? {
-        match ctx.target.regime {
-            Regime::Token => token::emit(ctx, input, &together, &Epilogue::Scratch(scratch))?,
-            Regime::Block => block::emit(ctx, input, &together, &Epilogue::Scratch(scratch))?,
-        }
+        run(ctx, input, &together, &Epilogue::Scratch(scratch))?;
     }
     Ok(())
 }

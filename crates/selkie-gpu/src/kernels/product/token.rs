@@ -10,8 +10,8 @@ use crate::{
         rows,
     },
     lower::Input,
+    quant::Format,
     table::{Count, Grid, Ref, Row},
-    weights::Matrix,
 };
 
 /// Invocations of a workgroup.
@@ -21,7 +21,7 @@ const WORKGROUPS: usize = 1024;
 
 /// How the input gets to where products read it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Made {
+pub(crate) enum Made {
     /// Rounded to 8 bits in workgroup memory.
     Bytes,
     /// In f32 in workgroup memory.
@@ -31,33 +31,45 @@ enum Made {
 }
 
 impl Made {
-    fn of(ctx: &Ctx<'_, '_>, matrix: &Matrix, input: &Input) -> Self {
-        let groups = matrix.cols.div_ceil(32);
+    /// For an input of `cols` values and a kernel that needs `more` bytes of workgroup memory beside it.
+    pub(crate) fn of(ctx: &Ctx<'_, '_>, format: Format, input: &Input, cols: usize, more: usize) -> Self {
+        let groups = cols.div_ceil(32);
         let room = ctx.target.limits.workgroup_memory as usize;
-        let whole_norm = input.norm.is_none_or(|norm| norm.group == matrix.cols);
-        let bytes = 48 * groups.next_power_of_two() + 12 * THREADS;
-        let rounded = ctx.target.flavours.packed_dot && !ctx.target.exact && !matrix.format.is_float();
+        let whole_norm = input.norm.is_none_or(|norm| norm.group == cols);
+        let bytes = 48 * groups.next_power_of_two() + 12 * THREADS + more;
+        let rounded = ctx.target.flavours.packed_dot && !ctx.target.exact && !format.is_float();
         if rounded && whole_norm && bytes <= room {
             return Made::Bytes;
         }
         // Nine quads for eight keep neighbours out of each other's banks.
-        let floats = 16 * 9 * groups.next_power_of_two() + 4 * THREADS;
+        let floats = 16 * 9 * groups.next_power_of_two() + 4 * THREADS + more;
         if floats <= room { Made::Floats } else { Made::Before }
+    }
+
+    /// What `lanes.wgsl` is told.
+    pub(crate) fn define(self, binds: &mut Binds, cols: usize) {
+        if self != Made::Before {
+            binds.set("MAKES_INPUT", 1);
+            binds.set("ROOM", format!("{}u", cols.div_ceil(32).next_power_of_two()));
+        }
+        if self == Made::Bytes {
+            binds.set("DOT8", 1);
+            binds.set("EACH", format!("{}u", cols.div_ceil(4 * THREADS)));
+        }
     }
 }
 
 pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, together: &Together, then: &Epilogue) -> Result<()> {
     let matrix = ctx.needed.get(together.matrix).clone();
     let groups = matrix.cols.div_ceil(32);
-    let made = Made::of(ctx, &matrix, input);
+    let made = Made::of(ctx, matrix.format, input, matrix.cols, 0);
     let apart = made == Made::Before && !input.is_plain();
     if apart {
         let of = ctx.scratch(1, 4 * matrix.cols.next_multiple_of(32) as u64);
         let target = Target { of, offset: 0, stride: matrix.cols };
         rows::emit_to(ctx, input, None, target, together.out.rows)?;
     }
-    let parts = if matrix.format.is_float() { matrix.cols.div_ceil(8) } else { groups };
-    let lanes = lanes(parts, ctx.target.flavours.subgroup);
+    let lanes = lanes(parts(matrix.format, matrix.cols), ctx.target.flavours.subgroup);
     let per_pass = 2 * THREADS / lanes;
     for (chunk, rows) in matrix.chunks.iter().enumerate() {
         let mut binds = Binds::new(ctx.defines());
@@ -70,19 +82,7 @@ pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, together: &Together, th
         };
         binds.matrix(&matrix, together.matrix, chunk);
         binds.set("LANES", format!("{lanes}u"));
-        match made {
-            Made::Bytes => {
-                binds.set("DOT8", 1);
-                binds.set("MAKES_INPUT", 1);
-                binds.set("EACH", format!("{}u", matrix.cols.div_ceil(4 * THREADS)));
-                binds.set("ROOM", format!("{}u", groups.next_power_of_two()));
-            }
-            Made::Floats => {
-                binds.set("MAKES_INPUT", 1);
-                binds.set("ROOM", format!("{}u", groups.next_power_of_two()));
-            }
-            Made::Before => {}
-        }
+        made.define(&mut binds, matrix.cols);
         let per_group = rows.len().div_ceil(WORKGROUPS).next_multiple_of(per_pass);
         let words = [
             matrix.cols,
@@ -97,16 +97,10 @@ pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, together: &Together, th
         ]
         .map(|word| word as u32);
         let of_input = match &c {
-            Some(c) => [
-                c.before[0],
-                c.after[0],
-                c.whole_weight,
-                c.eps.to_bits(),
-                c.scale.to_bits(),
-                c.before_c.to_bits(),
-                c.after_c.to_bits(),
-            ],
-            None => [0, 0, 0, 0, 1.0f32.to_bits(), 0, 0],
+            Some(c) => {
+                [c.before[0], c.after[0], c.eps.to_bits(), c.scale.to_bits(), c.before_c.to_bits(), c.after_c.to_bits()]
+            }
+            None => [0, 0, 0, 1.0f32.to_bits(), 0, 0],
         };
         let params = [&words[..], &of_input[..], &[other[0], factor.to_bits()]].concat();
         let count = Count::new(rows.len().div_ceil(per_group), together.out.count(), 1);
@@ -116,9 +110,14 @@ pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, together: &Together, th
     Ok(())
 }
 
+/// Parts of a row: what an invocation unpacks at once.
+pub(crate) fn parts(format: Format, cols: usize) -> usize {
+    cols.div_ceil(if format.is_float() { 8 } else { 32 })
+}
+
 /// Invocations that go down one row: many, since a row of a small matrix is waited for rather than read, but no more than
 /// there are parts of it.
-fn lanes(parts: usize, subgroup: Option<u32>) -> usize {
+pub(crate) fn lanes(parts: usize, subgroup: Option<u32>) -> usize {
     let most = subgroup.map_or(32, |size| (size as usize).min(32));
     parts.next_power_of_two().clamp(4, most.max(4))
 }

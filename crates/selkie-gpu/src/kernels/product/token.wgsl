@@ -14,7 +14,6 @@ struct Params {
     group: u32,
     before_offset: u32,
     after_offset: u32,
-    whole_weight: u32,
     eps: f32,
     scale: f32,
     before_c: f32,
@@ -30,19 +29,20 @@ struct Params {
 #if B_OTHER
 @group(0) @binding(B_OTHER) var<storage, read> other: array<f32>; // [width]: the residual, or gates
 #endif
-#if MAKES_INPUT
-@group(0) @binding(B_X) var<storage, read> x: array<f32>; // [cols]
+#if MAKES_INPUT && !DOT8
+#define INPUTS array<f32>
 #else
-@group(0) @binding(B_X) var<storage, read> x: array<vec4<f32>>; // [cols / 4]
+#define INPUTS array<vec4<f32>>
 #endif
+@group(0) @binding(B_X) var<storage, read> x: INPUTS; // [cols]
 #if B_BEFORE
-@group(0) @binding(B_BEFORE) var<storage, read> before: array<f32>; // [cols]
+@group(0) @binding(B_BEFORE) var<storage, read> before: INPUTS; // [cols]
 #endif
 #if B_AFTER
-@group(0) @binding(B_AFTER) var<storage, read> after: array<f32>; // [cols]
+@group(0) @binding(B_AFTER) var<storage, read> after: INPUTS; // [cols]
 #endif
 #if B_NORM_WEIGHT
-@group(0) @binding(B_NORM_WEIGHT) var<storage, read> norm_weight: array<f32>; // [cols] or [group]
+@group(0) @binding(B_NORM_WEIGHT) var<storage, read> norm_weight: INPUTS; // [cols] or [group]
 #endif
 @group(0) @binding(B_WEIGHTS4) var<storage, read> weights4: array<vec4<u32>>; // [rows, row_words / 4]
 @group(0) @binding(B_WEIGHTS) var<storage, read> weights: array<u32>; // the same
@@ -51,64 +51,7 @@ struct Params {
 #endif
 #include "quant/FORMAT.wgsl"
 
-const THREADS = 256u;
-var<workgroup> partial: array<f32, THREADS>;
-
-#if DOT8
-#include "kernels/product/input8.wgsl"
-#elif MAKES_INPUT
-#include "kernels/product/input32.wgsl"
-#else
-#include "kernels/functions.wgsl"
-fn quad_of_x(i: u32) -> vec4<f32> {
-    return x[p.x_offset / 4u + i];
-}
-#endif
-
-#if DOT8
-fn part(base: u32, g: u32) -> f32 {
-    let w = group(base, p.groups, g);
-    let q0 = made[3u * g];
-    let q1 = made[3u * g + 1u];
-    let of_group = bitcast<vec4<f32>>(made[3u * g + 2u]);
-    let lo = dot4I8Packed(w.lo.x, q0.x) + dot4I8Packed(w.lo.y, q0.y) + dot4I8Packed(w.lo.z, q0.z) + dot4I8Packed(w.lo.w, q0.w);
-    let hi = dot4I8Packed(w.hi.x, q1.x) + dot4I8Packed(w.hi.y, q1.y) + dot4I8Packed(w.hi.z, q1.z) + dot4I8Packed(w.hi.w, q1.w);
-#if FORMAT_HALVES
-    var sum = of_group.x * (w.d.x * f32(lo) + w.d.y * f32(hi));
-#else
-    var sum = of_group.x * w.d.x * f32(lo + hi);
-#endif
-#if FORMAT_OFFSETS
-    sum += w.m.x * of_group.y + w.m.y * of_group.z;
-#endif
-    return sum;
-}
-#define PARTS p.groups
-#else
-#include "kernels/product/part.wgsl"
-#endif
-
-// The sum of LANES neighbours.
-fn together(thread: u32, value: f32) -> f32 {
-#if SUBGROUP
-    var sum = value;
-    for (var over = LANES / 2u; over > 0u; over >>= 1u) {
-        sum += subgroupShuffleXor(sum, over);
-    }
-    return sum;
-#else
-    workgroupBarrier();
-    partial[thread] = value;
-    workgroupBarrier();
-    for (var half = LANES / 2u; half > 0u; half >>= 1u) {
-        if thread % LANES < half {
-            partial[thread] += partial[thread + half];
-        }
-        workgroupBarrier();
-    }
-    return partial[thread / LANES * LANES];
-#endif
-}
+#include "kernels/product/lanes.wgsl"
 
 fn with_bias(row: u32, sum: f32) -> f32 {
 #if B_BIAS
@@ -151,9 +94,20 @@ fn main(
         let base = select(0u, row, there) * p.row_words;
         var even = 0.0;
         var odd = 0.0;
-        for (var i = lane; i < PARTS; i += LANES) {
-            even += part(base, i);
-            odd += part(base + p.row_words, i);
+        var i = lane;
+        // Two steps at once: more reads are on their way.
+        for (; i + LANES < PARTS; i += 2u * LANES) {
+            let next = i + LANES;
+            let a = part(base, i, i);
+            let b = part(base + p.row_words, i, i);
+            let c = part(base, next, next);
+            let d = part(base + p.row_words, next, next);
+            even += a + c;
+            odd += b + d;
+        }
+        if i < PARTS {
+            even += part(base, i, i);
+            odd += part(base + p.row_words, i, i);
         }
         even = together(thread, even);
         odd = together(thread, odd);

@@ -1,5 +1,8 @@
 //! A head's row as several and one again: with weights for each rank there and back, and on the way a norm and a gate.
 
+#[cfg(test)]
+mod test;
+
 use selkie_model::{WeightId, plan::BufferId};
 
 use crate::{

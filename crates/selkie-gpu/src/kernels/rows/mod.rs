@@ -59,7 +59,6 @@ pub(super) fn emit_to(
         residual[1],
         out.offset as u32,
         out.stride as u32,
-        c.whole_weight,
         c.eps.to_bits(),
         c.scale.to_bits(),
         add_scale.to_bits(),

@@ -14,7 +14,6 @@ struct Params {
     residual_stride: u32,
     out_offset: u32,
     out_stride: u32,
-    whole_weight: u32,
     eps: f32,
     scale: f32,
     add_scale: f32,

@@ -2,20 +2,19 @@
 
 #[cfg(test)]
 mod test;
+mod token;
 
 use selkie_model::{
-    WeightId,
     plan::{Product, SelectiveScanOp},
     spec::InputRule,
 };
 
 use crate::{
     Error, Result,
-    compile::{Ctx, Regime, View, row},
-    kernels::{Binds, product},
+    compile::{Ctx, Regime, row},
+    kernels::Binds,
     lower::Input,
     table::{Count, Each, Grid, Of, Ref, Row},
-    weights::MatrixId,
 };
 
 /// Invocations of a workgroup.
@@ -24,10 +23,6 @@ const THREADS: usize = 64;
 const CHUNK: usize = 64;
 /// States of a channel at most: a row of B and C has to fit in workgroup memory.
 const MOST_STATES: usize = 1024;
-/// Values of the row that step sizes are made of at most, where a token's kernel makes them.
-const MOST_LOW: usize = 1024;
-/// The scratch buffer of step sizes that it cannot make; products use those before it.
-const STEPS: usize = 2;
 
 /// The sizes that kernels are made for.
 struct Shape {
@@ -77,142 +72,8 @@ pub(super) fn emit(
     let quads = d_state.div_ceil(4);
     let shape = Shape { channels, d_state, quads, lanes: quads.next_power_of_two().min(16) };
     match ctx.target.regime {
-        Regime::Token => token(ctx, &shape, op, dt, [b, c]),
+        Regime::Token => token::emit(ctx, &shape, op, dt, [b, c]),
         Regime::Block => block(ctx, &shape, op),
-    }
-}
-
-/// The weights of norms over all of a row, where they have some, and their epsilons.
-struct Norms {
-    weights: Vec<Option<WeightId>>,
-    eps: Vec<f32>,
-}
-
-impl Norms {
-    fn of(binds: &mut Binds, inputs: &[(&str, &Input)]) -> Self {
-        let mut made = Self { weights: vec![], eps: vec![] };
-        for (name, input) in inputs {
-            if input.norm.is_some() {
-                binds.set(name, 1);
-            }
-            made.weights.push(input.norm.and_then(|norm| norm.weight));
-            made.eps.push(input.norm.map_or(0.0, |norm| norm.eps));
-        }
-        made
-    }
-}
-
-fn token(
-    ctx: &mut Ctx<'_, '_>,
-    shape: &Shape,
-    op: &SelectiveScanOp,
-    dt: Option<&(Input, Product)>,
-    [b, c]: [&Input; 2],
-) -> Result<()> {
-    let [x, b_view, c_view, out] = [ctx.view(op.x)?, ctx.view(b.x)?, ctx.view(c.x)?, ctx.view(op.out)?];
-    let mut binds = shape.binds(ctx, op);
-    binds.read("X", x.of());
-    let norms = Norms::of(&mut binds, &[("NORM_OF_B", b), ("NORM_OF_C", c)]);
-    // What of small weights there is, one after another.
-    let mut small = vec![];
-    let mut of_low = vec![];
-    let dt_offset;
-    let steps = match dt {
-        Some((low, product)) => Steps::of(ctx, low, product, b_view.place == c_view.place, b_view.place)?,
-        None => None,
-    };
-    if let Some(steps) = &steps {
-        dt_offset = steps.low.offset;
-        binds.read("LOW", steps.low.of());
-        let matrix = ctx.needed.get(steps.matrix).clone();
-        binds.matrix(&matrix, steps.matrix, 0);
-        binds.set("GROUPS", format!("{}u", matrix.cols.div_ceil(32)));
-        if let Some(bias) = steps.bias {
-            binds.set("BIAS", 1);
-            small.push((Some(bias), shape.channels));
-        }
-        of_low = vec![matrix.cols, matrix.cols.div_ceil(32), matrix.row_words];
-    } else {
-        let dt = match dt {
-            Some((low, product)) => {
-                let made = ctx.scratch(STEPS, 4 * shape.channels.next_multiple_of(4) as u64);
-                product::emit_to_scratch(ctx, low, product, made)?;
-                (made, 0)
-            }
-            None => {
-                let view = ctx.view(op.dt)?;
-                (view.of(), view.offset)
-            }
-        };
-        dt_offset = dt.1;
-        binds.read("DT", dt.0);
-        binds.read("B", b_view.of());
-        if c_view.place != b_view.place {
-            binds.read("C", c_view.of());
-        }
-    }
-    let norms_at = len(&small);
-    match norms.weights[..] {
-        [None, None] => {}
-        [Some(b), Some(c)] => {
-            binds.set("WEIGHTED", 1);
-            small.extend([(Some(b), shape.d_state), (Some(c), shape.d_state)]);
-        }
-        _ => {
-            let what = "norms of B and C need weights on both, or on neither".into();
-            return Err(Error::Op { op: "selective_scan".into(), what });
-        }
-    }
-    let places = [shape.channels, x.offset, dt_offset, b_view.offset, c_view.offset, out.offset];
-    let mut params: Vec<u32> = places.iter().map(|&place| place as u32).collect();
-    params.extend(norms.eps.iter().map(|eps| eps.to_bits()));
-    params.push(norms_at as u32);
-    if let Some((low, _)) = dt.filter(|_| steps.is_some()) {
-        let norm = Norms::of(&mut binds, &[("NORM_OF_LOW", low)]);
-        params.extend([norm.eps[0].to_bits(), len(&small) as u32]);
-        params.extend(of_low.iter().map(|&size| size as u32));
-        if let Some(weight) = norm.weights[0] {
-            binds.set("LOW_WEIGHTED", 1);
-            small.push((Some(weight), of_low[0]));
-        }
-    }
-    if !small.is_empty() {
-        let small = ctx.vector_of(&small, false);
-        binds.read("SMALL", Ref::Vector(small));
-    }
-    binds.write("OUT", out.of());
-    let grid = Grid::Line(Count::fixed(shape.channels.div_ceil(shape.channels_each())));
-    let made = row("selective scan of a row", "kernels/scan/token.wgsl", binds.defines);
-    let (slot, each) = (Some(op.state), Each::Sequence);
-    ctx.push(Row { params, bindings: binds.list, grid, slot, each, ..made });
-    Ok(())
-}
-
-fn len(parts: &[(Option<WeightId>, usize)]) -> usize {
-    parts.iter().map(|part| part.1).sum()
-}
-
-/// The product that a token's kernel makes step sizes with.
-struct Steps {
-    /// The short row that it is made of.
-    low: View,
-    matrix: MatrixId,
-    bias: Option<WeightId>,
-}
-
-impl Steps {
-    /// `None` where the kernel cannot, for want of bindings or workgroup memory.
-    fn of(ctx: &mut Ctx<'_, '_>, low: &Input, product: &Product, together: bool, place: usize) -> Result<Option<Self>> {
-        let view = ctx.view(low.x)?;
-        if !together || view.place != place || view.width > MOST_LOW {
-            return Ok(None);
-        }
-        let [matrix] = product::matrices(ctx, &[product.weight], false)?[..] else { return Ok(None) };
-        let found = ctx.needed.get(matrix);
-        if found.chunks.len() != 1 || found.format.needs_grids() {
-            return Ok(None);
-        }
-        Ok(Some(Self { low: view, matrix, bias: product.bias }))
     }
 }
 

@@ -45,7 +45,7 @@ fn step_size(thread: u32, channel: u32) -> f32 {
     make_short(thread);
     var sum = 0.0;
     for (var i = thread % LANES; i < PARTS; i += LANES) {
-        sum += part(channel * p.row_words, i);
+        sum += part(channel * p.row_words, i, i);
     }
     sums[thread] = sum;
     workgroupBarrier();

@@ -86,17 +86,16 @@ impl Builder<'_> {
 
     /// Queries meet the compressed rows themselves: `q · (up · c) = (upᵀ · q) · c`.
     fn latent_attention(&mut self, a: &LatentAttention, n: BufferId) -> BufferId {
-        let q = match a.q_down {
+        // Products of one input next to each other, so that executors can make them together.
+        let q_down = a.q_down.map(|(down, norm)| (self.linear("q", n, down), norm));
+        let c = self.linear("c", n, a.kv_down);
+        let k_rope = self.linear("k_rope", n, a.k_rope);
+        let q = match q_down {
             None => n,
-            Some((down, norm)) => {
-                let q = self.linear("q", n, down);
-                self.norm("q", q, norm)
-            }
+            Some((q, norm)) => self.norm("q", q, norm),
         };
         let q_nope = self.linear("q_nope", q, a.q_nope);
         let q_rope = self.linear("q_rope", q, a.q_rope);
-        let c = self.linear("c", n, a.kv_down);
-        let k_rope = self.linear("k_rope", n, a.k_rope);
         let c = self.norm("c", c, a.kv_norm);
         let q_rope = self.rope("q_rope", q_rope, a.rope, a.rope_dim);
         let k_rope = self.rope("k_rope", k_rope, a.rope, a.rope_dim);

@@ -1,0 +1,122 @@
+// The last products of a token's experts and their sum: out[r] = residual[r] + add_scale * sum over slots of weight * down[e, r] .
+// hidden[slot]. LANES invocations go down the rows of all its experts.
+#include "kernels/common.wgsl"
+
+struct Params {
+    cols: u32, // of all that the experts made
+    groups: u32,
+    first: u32, // the stack's row that the chunk starts with
+    rows: u32, // the chunk's rows
+    row_words: u32,
+    per_group: u32, // rows of a workgroup
+    d_model: u32,
+    d_ff: u32,
+    x_offset: u32, // of what the experts made
+    parts: u32, // from an expert's to the next
+    out_offset: u32,
+    residual_offset: u32,
+    add_scale: f32,
+    scale: f32,
+}
+@group(0) @binding(0) var<uniform> p: Params;
+@group(0) @binding(B_OUT) var<storage, read_write> out: array<f32>; // [d_model]
+// [USED] experts, [USED] weights, [USED, d_ff]
+#if MAKES_INPUT
+@group(0) @binding(B_X) var<storage, read> x: array<f32>;
+#else
+@group(0) @binding(B_X) var<storage, read> x: array<vec4<f32>>;
+#endif
+#if B_RESIDUAL
+@group(0) @binding(B_RESIDUAL) var<storage, read> residual: array<f32>; // [d_model]
+#endif
+#if B_BIAS
+@group(0) @binding(B_BIAS) var<storage, read> bias: array<f32>; // [EXPERTS, d_model]
+#endif
+@group(0) @binding(B_WEIGHTS4) var<storage, read> weights4: array<vec4<u32>>; // [rows, row_words / 4]
+@group(0) @binding(B_WEIGHTS) var<storage, read> weights: array<u32>; // the same
+#if B_GRIDS
+@group(0) @binding(B_GRIDS) var<storage, read> grids: array<u32>;
+#endif
+#include "quant/FORMAT.wgsl"
+#define ROW_COLS p.d_ff
+#include "kernels/product/lanes.wgsl"
+
+var<workgroup> experts: array<u32, USED>;
+var<workgroup> factors: array<f32, USED>;
+
+fn route(i: u32) -> f32 {
+#if MAKES_INPUT
+    return x[i];
+#else
+    return x[i / 4u][i % 4u];
+#endif
+}
+
+fn store(row: u32, sum: f32) {
+    let at = p.out_offset + row;
+#if OVER
+    out[at] = out[at] + p.add_scale * sum;
+#elif B_RESIDUAL
+    out[at] = residual[p.residual_offset + row] + p.add_scale * sum;
+#else
+    out[at] = sum;
+#endif
+}
+
+// Of the experts whose rows are in the chunk.
+fn biases(at: u32) -> f32 {
+    var sum = 0.0;
+#if B_BIAS
+    for (var slot = 0u; slot < USED; slot++) {
+        let row = experts[slot] * p.d_model + at;
+        sum += select(0.0, factors[slot] * bias[row], row - p.first < p.rows);
+    }
+#endif
+    return sum;
+}
+
+@compute @workgroup_size(256)
+fn main(
+    @builtin(workgroup_id) id: vec3<u32>,
+    @builtin(num_workgroups) n: vec3<u32>,
+    @builtin(local_invocation_index) thread: u32,
+) {
+    if thread < USED {
+        experts[thread] = u32(route(thread));
+        factors[thread] = route(USED + thread);
+    }
+#if MAKES_INPUT
+    make_input(thread);
+#endif
+    workgroupBarrier();
+    let lane = thread % LANES;
+    let first = group_index(id, n) * p.per_group;
+    let per_row = PARTS;
+    for (var r = 0u; r < p.per_group; r += 2u * (THREADS / LANES)) {
+        let at = first + r + 2u * (thread / LANES);
+        let has_odd = at + 1u < p.d_model;
+        var even = 0.0;
+        var odd = 0.0;
+        for (var i = lane; i < USED * per_row && at < p.d_model; i += LANES) {
+            let slot = i / per_row;
+            let own = i % per_row;
+            // Past the chunk's end also where the expert's row is before the chunk.
+            let row = experts[slot] * p.d_model + at - p.first;
+            let of_x = slot * p.parts + own;
+            if row < p.rows {
+                even += factors[slot] * part(row * p.row_words, own, of_x);
+            }
+            if has_odd && row + 1u < p.rows {
+                odd += factors[slot] * part((row + 1u) * p.row_words, own, of_x);
+            }
+        }
+        even = together(thread, even);
+        odd = together(thread, odd);
+        if lane == 0u && at < p.d_model {
+            store(at, even + biases(at));
+            if has_odd {
+                store(at + 1u, odd + biases(at + 1u));
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+// A row's products with an input: LANES invocations go down a row of a matrix, each taking every LANES-th part. The including kernel
+// has declared the weights with their format, and x and what else makes the input, of p.cols values; ROW_COLS are the values of
+// a row of the matrix, where those are not as many.
+#if !ROW_COLS
+#define ROW_COLS p.cols
+#endif
+const THREADS = 256u;
+var<workgroup> partial: array<f32, THREADS>;
+
+#if DOT8
+#include "kernels/product/input8.wgsl"
+#elif MAKES_INPUT
+#include "kernels/product/input32.wgsl"
+#else
+#include "kernels/functions.wgsl"
+fn quad_of_x(i: u32) -> vec4<f32> {
+    return x[p.x_offset / 4u + i];
+}
+#endif
+
+#if DOT8
+fn part(base: u32, g: u32, at: u32) -> f32 {
+    let w = group(base, ROW_COLS / 32u, g);
+    let q0 = made[3u * at];
+    let q1 = made[3u * at + 1u];
+    let of_group = bitcast<vec4<f32>>(made[3u * at + 2u]);
+    let lo = dot4I8Packed(w.lo.x, q0.x) + dot4I8Packed(w.lo.y, q0.y) + dot4I8Packed(w.lo.z, q0.z) + dot4I8Packed(w.lo.w, q0.w);
+    let hi = dot4I8Packed(w.hi.x, q1.x) + dot4I8Packed(w.hi.y, q1.y) + dot4I8Packed(w.hi.z, q1.z) + dot4I8Packed(w.hi.w, q1.w);
+#if FORMAT_HALVES
+    var sum = of_group.x * (w.d.x * f32(lo) + w.d.y * f32(hi));
+#else
+    var sum = of_group.x * w.d.x * f32(lo + hi);
+#endif
+#if FORMAT_OFFSETS
+    sum += w.m.x * of_group.y + w.m.y * of_group.z;
+#endif
+    return sum;
+}
+#define PARTS (ROW_COLS / 32u)
+#else
+#include "kernels/product/part.wgsl"
+#endif
+
+// The sum of LANES neighbours.
+fn together(thread: u32, value: f32) -> f32 {
+#if SUBGROUP
+    var sum = value;
+    for (var over = LANES / 2u; over > 0u; over >>= 1u) {
+        sum += subgroupShuffleXor(sum, over);
+    }
+    return sum;
+#else
+    workgroupBarrier();
+    partial[thread] = value;
+    workgroupBarrier();
+    for (var half = LANES / 2u; half > 0u; half >>= 1u) {
+        if thread % LANES < half {
+            partial[thread] += partial[thread + half];
+        }
+        workgroupBarrier();
+    }
+    return partial[thread / LANES * LANES];
+#endif
+}
