@@ -23,11 +23,8 @@ pub use error::{Error, Result};
 pub use executor::GpuExecutor;
 pub use gpu::{Access, Buffer, Counts, Flavours, Found, Gpu, GpuOptions, Limits, Pipeline, Shader, devices};
 pub use kernels::Measured;
-<<<<<<< HEAD
 pub use kernels::sample::shaders as sampling_shaders;
-=======
 pub use memory::Memory;
->>>>>>> cli
 pub use preprocess::{Defines, PreprocessError, preprocess};
 
 /// Every shader's text by its path from `src` on.

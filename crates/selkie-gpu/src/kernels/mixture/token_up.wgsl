@@ -39,7 +39,6 @@ struct Params {
 #if B_GATES
 @group(0) @binding(B_GATES) var<storage, read> gates: array<f32>; // as hidden
 #endif
-<<<<<<< HEAD
 #if MAKES_INPUT && !DOT8
 #define INPUTS array<f32>
 #else
@@ -55,8 +54,6 @@ struct Params {
 #if B_NORM_WEIGHT
 @group(0) @binding(B_NORM_WEIGHT) var<storage, read> norm_weight: INPUTS; // [cols] or [group]
 #endif
-=======
->>>>>>> mixture
 @group(0) @binding(B_WEIGHTS4) var<storage, read> weights4: array<vec4<u32>>; // [rows, row_words / 4]
 @group(0) @binding(B_WEIGHTS) var<storage, read> weights: array<u32>; // the same
 #if B_GRIDS
