@@ -185,8 +185,7 @@ impl Engine {
             .collect();
         let scratch_size = |i| [&token, &block].iter().filter_map(|p| p.scratch.get(i)).max().copied().unwrap_or(16);
         let scratch_sizes: Vec<u64> = (0..token.scratch.len().max(block.scratch.len())).map(scratch_size).collect();
-        let shapes: Vec<Vec<PlaneShape>> =
-            plan.slots.iter().map(|slot| PlaneShape::of(slot, options.exact)).collect();
+        let shapes: Vec<Vec<PlaneShape>> = plan.slots.iter().map(|slot| PlaneShape::of(slot, options.exact)).collect();
         let widest = spec.vocab_size.max(spec.d_model).next_multiple_of(4);
         let readback_bytes = 4 * (most_outputs * widest) as u64;
         let asked = options.context.min(positions);

@@ -96,4 +96,3 @@ fn scan_models_exactly() {
         println!("{name}: {:?}", started.elapsed());
     }
 }
-
