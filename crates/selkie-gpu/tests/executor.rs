@@ -81,19 +81,3 @@ fn dense_transformers_rounded() {
         }
     }
 }
-
-/// Mamba-1 and the gated delta rule, among attention too.
-#[test]
-fn scan_models_exactly() {
-    for name in ["mamba", "ssm-mamba1", "falcon-mamba"] {
-        let started = std::time::Instant::now();
-        selkie_suite::run(name, &exact);
-        println!("{name}: {:?}", started.elapsed());
-    }
-    for name in selkie_suite::MBJS.iter().filter(|name| name.starts_with("m1-") || **name == "train-m1") {
-        let started = std::time::Instant::now();
-        selkie_suite::run_mbjs(name, &exact);
-        println!("{name}: {:?}", started.elapsed());
-    }
-}
-
