@@ -132,6 +132,7 @@ fn bench_measures() {
         assert!(attention["ms"].as_f64().is_some_and(|ms| ms > 0.0));
     }
     assert!(lines[1]["bandwidth_share"].is_number());
+    assert_eq!(lines[1]["tokens_at_once"], 1);
     let shown = text(&["bench", &fixture(MODEL), "-p", "0", "-n", "4", "-r", "1", "--kernels"]);
     assert!(shown.contains("decode 4") && !shown.contains("prefill") && shown.contains("  attention"), "{shown}");
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{command, failure, fixture, json};
+use common::{command, failure, fixture, json, json_lines, text};
 
 const MODEL: &str = "hf/llama-gqa/model.gguf";
 
@@ -53,4 +53,49 @@ fn devices_have_names_and_numbers() {
         let line = failure(&[&args[..], &[nobody]].concat());
         assert!(line.starts_with(&format!("no GPU is called {nobody:?}; there are: ")), "{line}");
     }
+}
+
+#[test]
+fn devices_are_measured() {
+    let made = json(&["devices", "--json"]);
+    let gpus = made["gpus"].as_array().expect("a list");
+    assert!(!gpus.is_empty(), "these tests need a GPU, or Mesa's lavapipe");
+    for (number, gpu) in gpus.iter().enumerate() {
+        assert_eq!(gpu["number"], number);
+        for word in ["name", "kind", "interface", "driver"] {
+            assert!(gpu[word].as_str().is_some_and(|word| !word.is_empty()), "{gpu}");
+        }
+        assert_eq!(gpu["software"], gpu["kind"] == "software");
+        assert!(
+            gpu["features"]["f16"].is_boolean() && gpu["limits"]["binding_bytes"].as_u64() >= Some(128 << 20),
+            "{gpu}"
+        );
+        assert!(gpu["read_bytes_per_second"].as_f64().is_some_and(|rate| (1e8..1e14).contains(&rate)), "{gpu}");
+        let seconds = |what: &str| gpu[what].as_f64().expect("a time");
+        assert!(
+            0.0 < seconds("dispatch_seconds") && seconds("dispatch_seconds") < seconds("round_trip_seconds"),
+            "{gpu}"
+        );
+    }
+    let shown = text(&["devices"]);
+    assert!(shown.contains("gpu 0 ") && shown.contains(" GB/s; a dispatch takes "), "{shown}");
+}
+
+#[test]
+fn bench_counts_dispatches() {
+    let model = fixture(MODEL);
+    let args = ["bench", &model, "--backend", "gpu", "-p", "16", "-n", "8", "-r", "2"];
+    let lines = json_lines(&[&args[..], &["--json", "--kernels"]].concat());
+    let names: Vec<_> = lines.iter().map(|line| line["test"].as_str().expect("a name")).collect();
+    assert_eq!(names, ["prefill 16", "decode 8"]);
+    let decode = &lines[1];
+    assert!(lines[0]["dispatches_per_token"].is_null());
+    assert!(decode["dispatches_per_token"].as_u64().is_some_and(|n| (8..60).contains(&n)), "{decode}");
+    assert!(decode["bandwidth_share"].as_f64().is_some_and(|share| 0.0 < share && share < 1.0), "{decode}");
+    assert!(decode["tokens_at_once"].as_u64().is_some_and(|n| (1..=8).contains(&n)), "{decode}");
+    for line in &lines {
+        assert_eq!(line["runs"].as_array().map(Vec::len), Some(2));
+        assert!(line["kernels"].is_array(), "{line}");
+    }
+    assert!(text(&args).contains(" dispatches a token"));
 }

@@ -163,6 +163,7 @@ pub fn row(kernel: &'static str, file: &'static str, defines: Defines) -> Row {
         each: crate::table::Each::Batch,
         grid: Grid::Line(Count::fixed(1)),
         from: None,
+        until: None,
     }
 }
 

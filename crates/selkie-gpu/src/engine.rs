@@ -1,5 +1,7 @@
 //! One model on one device: programs, tables and buffers, made at load and used for every pass.
 
+mod generate;
+
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
@@ -11,15 +13,18 @@ use selkie_formats::Tensor;
 use selkie_model::{
     Batch, Error, LoadedWeights, ModelSpec, OpTime, Output, Plan, Result, Snapshot, Want,
     plan::{Rows, Slot, fuse, plan},
+    rope::RopeSpec,
 };
 
 use crate::{
     Buffer, Gpu,
     compile::{Program, Regime, Target, View, compile},
     gpu::Use,
+    kernels::sample::{Around, Sampler},
+    memory::Memory,
     state::{Inner, MARK_EVERY, Mark, PlaneShape, Planes, Slots},
-    table::{Bound, Ref, STEP_STRIDE, Sizes, Step, Table, Timers},
-    weights::{Needed, Resident},
+    table::{Bound, Ref, Run, STEP_STRIDE, Sizes, Step, Table, Timers},
+    weights::{Needed, Resident, UPLOAD_AT_ONCE},
 };
 
 pub(crate) const NAME: &str = "gpu";
@@ -35,11 +40,13 @@ pub struct RunOptions {
     pub block_outputs: usize,
     /// Positions of a sequence at most.
     pub max_positions: usize,
+    /// Positions that a first state is expected to have room for: a model is not loaded where that would not fit.
+    pub context: usize,
 }
 
 impl Default for RunOptions {
     fn default() -> Self {
-        Self { exact: false, block_rows: 512, block_outputs: 32, max_positions: 131_072 }
+        Self { exact: false, block_rows: 512, block_outputs: 32, max_positions: 131_072, context: 0 }
     }
 }
 
@@ -56,6 +63,7 @@ pub struct Engine {
     weights: LoadedWeights,
     exact: bool,
     max_positions: usize,
+    memory: Memory,
     token: Ready,
     block: Ready,
     /// Steps, ids, output rows and angles of a pass.
@@ -63,6 +71,9 @@ pub struct Engine {
     /// Group 1 of kernels without a state.
     step_group: wgpu::BindGroup,
     readback: Arc<Buffer>,
+    sampler: Sampler,
+    /// How long a token takes that the device chooses, as far as is known.
+    token_time: Cell<Option<Duration>>,
     _resident: Resident,
     _places: Vec<Arc<Buffer>>,
     shapes: Vec<Vec<PlaneShape>>,
@@ -137,6 +148,24 @@ impl Engine {
         weights: LoadedWeights,
         options: &RunOptions,
     ) -> crate::Result<Self> {
+        let mut memory = None;
+        let made = Self::make(gpu.clone(), spec, plan, weights, options, &mut memory).await;
+        made.map_err(|error| match (error, memory) {
+            // Whatever did not fit, it is the sum that has to become smaller.
+            (crate::Error::OutOfMemory { .. }, Some(memory)) => memory.refused(&gpu),
+            (error, _) => error,
+        })
+    }
+
+    /// Leaves in `memory` what the model needs, as soon as that is known.
+    async fn make(
+        gpu: Gpu,
+        spec: &ModelSpec,
+        plan: Plan,
+        mut weights: LoadedWeights,
+        options: &RunOptions,
+        memory: &mut Option<Memory>,
+    ) -> crate::Result<Self> {
         let target = |regime| Target { regime, limits: gpu.limits(), flavours: gpu.flavours(), exact: options.exact };
         let mut needed = Needed::new(spec, Some(&weights), gpu.limits());
         let rows = options.block_rows.max(2);
@@ -144,8 +173,6 @@ impl Engine {
         let positions = options.max_positions;
         let token = compile(spec, &plan, target(Regime::Token), 1, positions, &mut needed)?;
         let block = compile(spec, &plan, target(Regime::Block), rows, positions, &mut needed)?;
-        let resident = needed.upload(&gpu, &weights).await?;
-
         // Both programs use the same room: a pass is of one of them.
         let place_bytes = |program: &Program, i: usize| {
             program.places.get(i).map_or(0, |&(of, width)| {
@@ -153,14 +180,36 @@ impl Engine {
                 4 * (rows * width) as u64
             })
         };
+        let place_sizes: Vec<u64> = (0..token.places.len().max(block.places.len()))
+            .map(|i| place_bytes(&token, i).max(place_bytes(&block, i)))
+            .collect();
+        let scratch_size = |i| [&token, &block].iter().filter_map(|p| p.scratch.get(i)).max().copied().unwrap_or(16);
+        let scratch_sizes: Vec<u64> = (0..token.scratch.len().max(block.scratch.len())).map(scratch_size).collect();
+        let shapes: Vec<Vec<PlaneShape>> =
+            plan.slots.iter().map(|slot| PlaneShape::of(slot, options.exact)).collect();
+        let widest = spec.vocab_size.max(spec.d_model).next_multiple_of(4);
+        let readback_bytes = 4 * (most_outputs * widest) as u64;
+        let asked = options.context.min(positions);
+        let needs = Memory {
+            weights: needed.bytes(),
+            state: shapes.iter().flatten().map(|shape| shape.bytes(asked.max(1)) * shape.copies()).sum(),
+            positions: asked,
+            values: place_sizes.iter().chain(&scratch_sizes).sum(),
+            staging: readback_bytes + UPLOAD_AT_ONCE as u64,
+        };
+        tracing::debug!("{} on {}", needs, gpu.name());
+        needs.check(&gpu)?;
+        *memory = Some(needs);
+        let resident = needed.upload(&gpu, &weights).await?;
+        // Bytes that were made on the way in need not stay beside those on the device.
+        weights.keep_only(&spec.ropes.iter().flat_map(RopeSpec::weights).collect::<Vec<_>>());
+
         let mut places = vec![];
-        for i in 0..token.places.len().max(block.places.len()) {
-            let bytes = place_bytes(&token, i).max(place_bytes(&block, i));
+        for bytes in place_sizes {
             places.push(gpu.buffer("values", bytes, Use::Storage).await?);
         }
         let mut scratch = vec![];
-        for i in 0..token.scratch.len().max(block.scratch.len()) {
-            let bytes = [&token, &block].iter().filter_map(|p| p.scratch.get(i)).max().copied().unwrap_or(16);
+        for bytes in scratch_sizes {
             scratch.push(gpu.buffer("scratch", bytes, Use::Storage).await?);
         }
         let inputs = Inputs::new(&gpu, spec, rows, most_outputs).await?;
@@ -188,31 +237,44 @@ impl Engine {
             let view = |view: View| (places[view.place].clone(), view);
             ready.push(Ready { table, until_hidden, hidden: view(hidden), logits: view(logits) });
         }
+        let mut ready = ready.into_iter();
+        let (Some(token), Some(block)) = (ready.next(), ready.next()) else {
+            return Err(crate::Error::Op { op: "plan".into(), what: "was not compiled".into() });
+        };
         let layout = gpu.step_layout(0);
         let step_group = gpu.device().create_bind_group(&wgpu::BindGroupDescriptor {
             label: Some("step"),
             layout: &layout,
             entries: &[step_entry(&inputs.buffer)],
         });
-        let widest = spec.vocab_size.max(spec.d_model).next_multiple_of(4);
-        let readback = gpu.buffer("readback", 4 * (most_outputs * widest) as u64, Use::Readback).await?;
-        let shapes = plan.slots.iter().map(|slot| PlaneShape::of(slot, options.exact)).collect();
+        let sampler = Sampler::new(
+            &gpu,
+            &Around {
+                logits: &token.logits.0,
+                offset: token.logits.1.offset,
+                width: token.logits.1.width,
+                inputs: &inputs.buffer,
+                ids: inputs.ids,
+                tokens: MAX_SEQUENCES,
+            },
+        )
+        .await?;
+        let readback = gpu.buffer("readback", readback_bytes, Use::Readback).await?;
         places.extend(scratch);
-        let mut ready = ready.into_iter();
-        let (Some(token), Some(block)) = (ready.next(), ready.next()) else {
-            return Err(crate::Error::Op { op: "plan".into(), what: "was not compiled".into() });
-        };
         Ok(Self {
             spec: spec.clone(),
             plan,
             weights,
             exact: options.exact,
             max_positions: options.max_positions,
+            memory: needs,
             token,
             block,
             inputs,
             step_group,
             readback,
+            sampler,
+            token_time: Cell::default(),
             _resident: resident,
             _places: places,
             shapes,
@@ -224,6 +286,16 @@ impl Engine {
             profile: RefCell::default(),
             gpu,
         })
+    }
+
+    /// The device.
+    pub fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    /// What it needs there.
+    pub fn memory(&self) -> Memory {
+        self.memory
     }
 
     /// The table of a regime.
@@ -238,7 +310,15 @@ impl Engine {
         if capacity > self.max_positions {
             return Err(Error::Context { wanted: capacity, capacity: self.max_positions });
         }
-        let planes = Rc::new(self.new_planes(capacity).await?);
+        let planes = self.new_planes(capacity).await.map_err(|error| match error {
+            crate::Error::OutOfMemory { device, .. } => {
+                let bytes = self.shapes.iter().flatten().map(|shape| shape.bytes(capacity)).sum();
+                let (what, hint) = (format!("a state for {capacity} positions"), "a shorter context needs less".into());
+                crate::Error::OutOfMemory { what, bytes, device, hint }
+            }
+            error => error,
+        })?;
+        let planes = Rc::new(planes);
         let recurrent = self.plan.slots.iter().any(|slot| !matches!(slot, Slot::KvCache { .. }));
         let marks = if recurrent { vec![Rc::new(Mark { positions: 0, buffers: None })] } else { vec![] };
         let inner = RefCell::new(Inner { planes, marks, ids: vec![], replay: None, positions: 0 });
@@ -370,7 +450,7 @@ impl Engine {
         self.gpu.queue().submit([encoder.finish()]);
         let mut past = replay.mark.positions;
         for ids in replay.ids.chunks(self.most_rows) {
-            let piece = Piece { first: 0, own: ids.len(), past };
+            let piece = Piece { first: 0, own: ids.len(), past, input: 0 };
             let ran = self.pass(ids, &[piece], &[planes.clone()], &[], Want::Hidden).await;
             if let Err(error) = ran {
                 state.inner.borrow_mut().replay = Some(replay);
@@ -386,14 +466,7 @@ impl Engine {
         let before: Vec<usize> = states.iter().map(|state| state.inner.borrow().positions).collect();
         let ran = self.blocks(batch, states).await;
         if ran.is_err() {
-            // Whatever it did to recurrent states is undone with the next pass.
-            for (state, &positions) in states.iter().zip(&before) {
-                let mut inner = state.inner.borrow_mut();
-                if inner.replay.is_none() {
-                    inner.positions = usize::MAX;
-                    inner.go_back(positions);
-                }
-            }
+            states.iter().zip(&before).for_each(|(state, &positions)| state.inner.borrow_mut().undo(positions));
         }
         ran
     }
@@ -431,7 +504,7 @@ impl Engine {
                     break;
                 }
                 let past = states[s].inner.borrow().positions + fed[s];
-                pieces.push(Piece { first: rows.start - row, own: rows.len(), past });
+                pieces.push(Piece { first: rows.start - row, own: rows.len(), past, input: 0 });
                 own.push(planes[s].clone());
                 fed[s] += rows.len();
             }
@@ -514,15 +587,15 @@ impl Engine {
         let mut encoder = gpu.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         {
             let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-            ready.table.encode(
-                &mut pass,
-                0..end,
-                gpu.limits().workgroups,
-                &sizes,
-                &self.step_group,
-                &states,
-                timers.as_mut().map(|t| &mut t.0),
-            );
+            let run = Run {
+                rows: 0..end,
+                limit: gpu.limits().workgroups,
+                sequences: &sizes,
+                first_step: 0,
+                step: &self.step_group,
+                states: &states,
+            };
+            ready.table.encode(&mut pass, &run, timers.as_mut().map(|t| &mut t.0));
         }
         let (buffer, view) = if want == Want::Hidden { &ready.hidden } else { &ready.logits };
         let bytes = 4 * (outputs.len() * view.stride) as u64;
@@ -562,6 +635,7 @@ impl Engine {
                 first: piece.first as u32,
                 own: piece.own as u32,
                 past: piece.past as u32,
+                input: piece.input as u32,
                 ..Step::default()
             };
             let at = s * STEP_STRIDE as usize / 4;
@@ -582,7 +656,7 @@ impl Engine {
                     }
                 }
             }
-            debug_assert_eq!(at, start as usize / 4 + 2 * pairs * ids.len());
+            debug_assert_eq!(at, start as usize / 4 + 2 * pairs * pieces.iter().map(|piece| piece.own).sum::<usize>());
             end = at;
         }
         self.gpu.queue().write_buffer(self.inputs.buffer.raw(), 0, bytemuck::cast_slice(&words[..end]));
@@ -672,6 +746,8 @@ pub(crate) struct Piece {
     pub own: usize,
     /// Positions that it held before.
     pub past: usize,
+    /// The row of ids and angles that belongs to row 0 of its pass.
+    pub input: usize,
 }
 
 fn step_entry(inputs: &Buffer) -> wgpu::BindGroupEntry<'_> {

@@ -3,7 +3,9 @@
 use std::rc::Rc;
 
 use selkie_formats::LocalFuture;
-use selkie_model::{Batch, Executor, LoadedWeights, ModelSpec, OpTime, Output, Plan, Result, Snapshot, State};
+use selkie_model::{
+    Batch, Choice, Error, Executor, LoadedWeights, ModelSpec, OpTime, Output, Plan, Result, Snapshot, State,
+};
 
 use crate::{
     Gpu,
@@ -44,6 +46,11 @@ impl GpuExecutor {
         &self.engine
     }
 
+    /// As [`engine`](Self::engine), to keep.
+    pub fn share(&self) -> Rc<Engine> {
+        self.engine.clone()
+    }
+
     async fn run(&self, batch: &Batch<'_>, states: &mut [&mut State]) -> Result<Output> {
         batch.check(self.engine.spec.vocab_size, states.len())?;
         let mut own = Vec::with_capacity(states.len());
@@ -57,6 +64,24 @@ impl GpuExecutor {
             state.advance(sequence.rows.len());
         }
         Ok(output)
+    }
+
+    async fn choose(
+        &self,
+        last: u32,
+        n: usize,
+        choice: &Choice<'_>,
+        state: &mut State,
+    ) -> Result<Option<Vec<u32>>> {
+        let vocab_size = self.engine.spec.vocab_size;
+        if last as usize >= vocab_size {
+            return Err(Error::TokenId { id: last, vocab_size });
+        }
+        let slots: &Slots = state.data(NAME)?;
+        slots.check_room(state.positions() + n)?;
+        let chosen = self.engine.generate(last, n, choice, slots).await?;
+        state.advance(chosen.as_ref().map_or(0, Vec::len));
+        Ok(chosen)
     }
 }
 
@@ -94,5 +119,15 @@ impl Executor for GpuExecutor {
 
     fn take_profile(&mut self) -> Vec<OpTime> {
         self.engine.take_times()
+    }
+
+    fn generate<'a>(
+        &'a mut self,
+        last: u32,
+        n: usize,
+        choice: &'a Choice<'a>,
+        state: &'a mut State,
+    ) -> LocalFuture<'a, Result<Option<Vec<u32>>>> {
+        Box::pin(self.choose(last, n, choice, state))
     }
 }

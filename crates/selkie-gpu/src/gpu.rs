@@ -10,7 +10,7 @@ use std::{
 };
 
 pub use buffer::{Buffer, Counts, Use};
-pub use open::{GpuOptions, devices};
+pub use open::{Found, GpuOptions, devices};
 pub use pipeline::{Access, Pipeline, Shader};
 
 use crate::{Error, Result};
@@ -72,6 +72,8 @@ struct Inner {
     limits: Limits,
     flavours: Flavours,
     timestamps: bool,
+    memory: Option<u64>,
+    replaced: Option<(&'static str, &'static str)>,
     counts: Arc<Counts>,
     /// The first error that no scope caught, or why the device is gone.
     failure: Arc<Mutex<Option<Failure>>>,
@@ -99,8 +101,7 @@ impl Gpu {
     /// Its name, driver and interface, for people.
     pub fn describe(&self) -> String {
         let info = &self.inner.info;
-        let driver = [info.driver.as_str(), info.driver_info.as_str()].join(" ");
-        format!("{} ({}, {})", info.name, info.backend, driver.trim())
+        format!("{} ({}, {})", info.name, info.backend, open::driver(info))
     }
 
     /// Its name.
@@ -110,7 +111,7 @@ impl Gpu {
 
     /// Whether it is software that plays a GPU.
     pub fn is_software(&self) -> bool {
-        self.inner.info.device_type == wgpu::DeviceType::Cpu
+        open::is_software(&self.inner.info)
     }
 
     /// What it allows.
@@ -126,6 +127,11 @@ impl Gpu {
     /// Whether the time of a dispatch can be measured on the device.
     pub fn has_timestamps(&self) -> bool {
         self.inner.timestamps
+    }
+
+    /// Bytes of its memory, where it tells.
+    pub fn memory(&self) -> Option<u64> {
+        self.inner.memory
     }
 
     /// What was made on it and is still there.
@@ -149,6 +155,13 @@ impl Gpu {
         }
     }
 
+    fn check_lost(&self) -> Result<()> {
+        match &*self.inner.failure.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(Failure::Lost(why)) => Err(Error::Lost(why.clone())),
+            _ => Ok(()),
+        }
+    }
+
     /// Runs `make` so that whatever it does wrong comes back as an error of the kernel or thing called `name`.
     ///
     /// # Errors
@@ -160,9 +173,12 @@ impl Gpu {
         let made = make();
         for scope in [validation, internal, memory] {
             if let Some(error) = scope.pop().await {
+                self.check_lost()?;
                 return Err(Error::Kernel { kernel: name.into(), what: error.to_string() });
             }
         }
+        // On a device that is gone everything seems to succeed.
+        self.check_lost()?;
         Ok(made)
     }
 

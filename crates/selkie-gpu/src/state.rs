@@ -83,6 +83,14 @@ impl Inner {
         }
         self.positions = positions;
     }
+
+    /// Takes back what a pass that failed may have done to recurrent states: the next one reads again.
+    pub(crate) fn undo(&mut self, positions: usize) {
+        if self.replay.is_none() {
+            self.positions = usize::MAX;
+            self.go_back(positions);
+        }
+    }
 }
 
 impl Slots {
@@ -173,6 +181,11 @@ impl PlaneShape {
     /// Bytes for that many positions.
     pub fn bytes(&self, positions: usize) -> u64 {
         (self.row_bytes() * if self.by_position { positions } else { 1 }) as u64
+    }
+
+    /// Of the array that a state holds in the end: one, and two older ones of what is recurrent.
+    pub fn copies(&self) -> u64 {
+        if self.by_position { 1 } else { 3 }
     }
 
     /// From the device's bytes to a tensor of that shape.

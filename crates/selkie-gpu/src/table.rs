@@ -160,6 +160,8 @@ pub struct Row {
     pub grid: Grid,
     /// Runs only where this size is at least so much.
     pub from: Option<(Of, u32)>,
+    /// Runs only where this size is below so much.
+    pub until: Option<(Of, u32)>,
 }
 
 /// The sizes of one sequence in a batch.
@@ -281,28 +283,29 @@ impl Table {
         self.rows.iter().map(|ready| &ready.row)
     }
 
-    /// Writes rows `range` into a pass. `step` is group 1 of kernels without a state; `states[s]` has one for each slot.
-    pub fn encode(
-        &self,
-        pass: &mut wgpu::ComputePass<'_>,
-        range: Range<usize>,
-        limit: u32,
-        sequences: &[Sizes],
-        step: &wgpu::BindGroup,
-        states: &[&[wgpu::BindGroup]],
-        mut timers: Option<&mut Timers>,
-    ) {
-        for ready in &self.rows[range] {
-            let row = &ready.row;
-            let runs = if row.each == Each::Batch { 1 } else { sequences.len() };
-            for (s, sizes) in sequences[..runs].iter().enumerate() {
-                if row.from.is_some_and(|(of, least)| sizes.get(of) < least) {
+    /// Writes a run of rows into a pass.
+    ///
+    /// Rows that run once a sequence and follow each other run for one sequence after the other, so that what they leave in
+    /// scratch buffers is the sequence's own.
+    pub fn encode(&self, pass: &mut wgpu::ComputePass<'_>, run: &Run<'_>, mut timers: Option<&mut Timers>) {
+        // What group 1 is set to: a slot's or none's, and whose step.
+        let mut told = None;
+        let each = |a: &Ready| a.row.each == Each::Sequence;
+        for rows in self.rows[run.rows.clone()].chunk_by(|a, b| each(a) && each(b)) {
+            let runs = if each(&rows[0]) { run.sequences.len() } else { 1 };
+            for ((s, sizes), ready) in
+                run.sequences[..runs].iter().enumerate().flat_map(|s| rows.iter().map(move |r| (s, r)))
+            {
+                let row = &ready.row;
+                let few = row.from.is_some_and(|(of, least)| sizes.get(of) < least);
+                let many = row.until.is_some_and(|(of, end)| sizes.get(of) >= end);
+                if few || many {
                     continue;
                 }
                 let [x, y, z] = match row.grid {
                     Grid::Line(count) => {
                         let n = count.get(sizes);
-                        if n <= limit { [n, 1, 1] } else { [limit, n.div_ceil(limit), 1] }
+                        if n <= run.limit { [n, 1, 1] } else { [run.limit, n.div_ceil(run.limit), 1] }
                     }
                     Grid::Block(counts) => counts.map(|count| count.get(sizes)),
                 };
@@ -311,8 +314,10 @@ impl Table {
                 }
                 pass.set_pipeline(&ready.pipeline.raw);
                 pass.set_bind_group(0, &ready.group, &[]);
-                let group = row.slot.map_or(step, |slot| &states[s][slot.0 as usize]);
-                pass.set_bind_group(1, group, &[s as u32 * STEP_STRIDE as u32]);
+                if told.replace((row.slot, s)) != Some((row.slot, s)) {
+                    let group = row.slot.map_or(run.step, |slot| &run.states[s][slot.0 as usize]);
+                    pass.set_bind_group(1, group, &[(run.first_step + s) as u32 * STEP_STRIDE as u32]);
+                }
                 if let Some(timers) = &mut timers {
                     timers.start(pass, row.kernel);
                 }
@@ -323,6 +328,22 @@ impl Table {
             }
         }
     }
+}
+
+/// What a table is run over.
+pub struct Run<'a> {
+    /// Which of its rows.
+    pub rows: Range<usize>,
+    /// Workgroups in one dimension at most.
+    pub limit: u32,
+    /// The sizes of each sequence; the first one's are the batch's.
+    pub sequences: &'a [Sizes],
+    /// Where their steps are: this one and those behind it.
+    pub first_step: usize,
+    /// Group 1 of kernels without a state.
+    pub step: &'a wgpu::BindGroup,
+    /// Group 1 of kernels with a state: for each sequence one a slot.
+    pub states: &'a [&'a [wgpu::BindGroup]],
 }
 
 /// Queries of a set at most, by WebGPU's rules.

@@ -20,19 +20,31 @@ fn exact(spec: ModelSpec, weights: LoadedWeights) -> Box<dyn Executor> {
     Box::new(pollster::block_on(GpuExecutor::new(gpu(), &spec, weights, &options)).expect("an executor"))
 }
 
-#[test]
-fn dense_transformers_exactly() {
-    for name in selkie_suite::DENSE {
-        let started = std::time::Instant::now();
+fn all(names: &[&str]) {
+    for name in names {
         selkie_suite::run(name, &exact);
-        println!("{name}: {:?}", started.elapsed());
     }
 }
 
 #[test]
-fn mamba3_models_exactly() {
-    for name in ["ssm-mamba3-siso", "ssm-mamba3-mimo", "ssm-mamba3-mimo-normed", "ssm-mamba3-attention"] {
-        selkie_suite::run(name, &exact);
+fn dense_transformers_exactly() {
+    all(selkie_suite::DENSE);
+}
+
+#[test]
+fn recurrent_models_exactly() {
+    all(selkie_suite::RECURRENT);
+}
+
+#[test]
+fn mixtures_exactly() {
+    all(selkie_suite::MIXTURES);
+}
+
+#[test]
+fn hybrids_of_mbjs_exactly() {
+    for name in selkie_suite::MBJS {
+        selkie_suite::run_mbjs(name, &exact);
     }
 }
 
@@ -85,12 +97,3 @@ fn scan_models_exactly() {
     }
 }
 
-/// Alone, and among recurrent layers.
-#[test]
-fn mixtures_exactly() {
-    for name in selkie_suite::MIXTURES.iter().chain(&["jamba", "lfm2-moe", "qwen3next"]) {
-        let started = std::time::Instant::now();
-        selkie_suite::run(name, &exact);
-        println!("{name}: {:?}", started.elapsed());
-    }
-}

@@ -22,6 +22,9 @@ pub struct OpenOptions {
     pub threads: Option<usize>,
     /// f32 activations and caches, for comparison with references.
     pub exact: bool,
+    /// Positions that the first session will have: a GPU refuses a model beside which they would not fit before it is
+    /// loaded. A session may have others.
+    pub context: Option<usize>,
     /// Overrides the configuration beside the weights.
     pub config: Option<PathBuf>,
 }
@@ -33,6 +36,8 @@ const PREFILL_ROWS: usize = 512;
 pub struct Model {
     pub(crate) spec: ModelSpec,
     pub(crate) executor: Box<dyn Executor>,
+    #[cfg(feature = "gpu")]
+    gpu: Option<Rc<selkie_gpu::Engine>>,
     opened: Rc<Opened>,
     text: TextSide,
     id: OnceCell<String>,
@@ -56,9 +61,17 @@ impl Model {
         let named = |error| Error::Checkpoint { file: opened.files.name.clone(), error };
         let weights = pollster::block_on(spec.weights.load(&opened.checkpoint)).map_err(named)?;
         finite::warn(&opened, &spec.weights, &weights);
-        let executor = backend::executor(&opened.files.name, &spec, weights, options)?;
+        let runner = backend::runner(&opened.files.name, &spec, weights, options)?;
         let opened = Rc::new(opened);
-        Ok(Self { text: TextSide::new(opened.clone()), opened, spec, executor, id: OnceCell::new() })
+        Ok(Self {
+            text: TextSide::new(opened.clone()),
+            opened,
+            spec,
+            executor: runner.executor,
+            #[cfg(feature = "gpu")]
+            gpu: runner.gpu,
+            id: OnceCell::new(),
+        })
     }
 
     /// What messages call it.
@@ -102,6 +115,12 @@ impl Model {
     #[cfg(test)]
     pub(crate) fn with_executor(self, wrap: impl FnOnce(Box<dyn Executor>) -> Box<dyn Executor>) -> Self {
         Self { executor: wrap(self.executor), ..self }
+    }
+
+    /// The model on its GPU, where it is on one.
+    #[cfg(feature = "gpu")]
+    pub fn gpu(&self) -> Option<&selkie_gpu::Engine> {
+        self.gpu.as_deref()
     }
 
     /// Switches the measuring of every op's time on, from nothing, or off.

@@ -4,9 +4,10 @@ use std::{cmp::Reverse, time::Instant};
 
 use anyhow::Result;
 use selkie::{
-    Model, Session,
+    Model, SamplingParams, Session, block_on,
     cpu::{Pool, read_bandwidth},
-    model_spec::OpTime,
+    gpu::compile::Regime,
+    model_spec::{Choice, OpTime},
 };
 use serde_json::{Value, json};
 
@@ -24,7 +25,7 @@ pub struct Args {
     /// Tokens of a prompt; 0 leaves the test out
     #[arg(short, default_value_t = 512, value_name = "N")]
     prompt: usize,
-    /// Tokens made one by one; 0 leaves the test out
+    /// Tokens made one after another; 0 leaves the test out
     #[arg(short = 'n', default_value_t = 128, value_name = "N")]
     new: usize,
     /// Runs of each test, after one that does not count
@@ -48,16 +49,32 @@ struct Test {
     step: usize,
 }
 
+/// What came of a test.
+struct Outcome {
+    /// Tokens a second of each run.
+    rates: Vec<f64>,
+    /// Tokens of one submit at most, where the executor chose them itself.
+    at_once: Option<usize>,
+    /// Of the device's read bandwidth, where that is a bound.
+    share: Option<f64>,
+    /// Dispatches of a token, on a GPU.
+    dispatches: Option<usize>,
+    /// The time of each kind of op, where it is asked for.
+    kernels: Option<Vec<OpTime>>,
+}
+
 /// Runs the command.
 pub fn run(args: Args) -> Result<()> {
     if args.runs == 0 || (args.prompt == 0 && args.new == 0) {
         return usage("there is nothing to measure");
     }
     let started = Instant::now();
-    let mut model = open::model(&args.model, &args.run, false)?;
+    let mut model = open::model_for(&args.model, &args.run, false, Some(args.prompt.max(args.new)))?;
     let load = started.elapsed().as_secs_f64();
-    let threads = args.run.threads.map_or_else(Pool::default_threads, usize::from);
-    let bandwidth = read_bandwidth(threads);
+    let bandwidth = match model.gpu() {
+        Some(engine) => block_on(engine.gpu().measure())?.read,
+        None => read_bandwidth(args.run.threads.map_or_else(Pool::default_threads, usize::from)),
+    };
     if !args.json {
         print_line(format_args!(
             "{} on {} ({}), loaded in {:.0} ms; memory reads at {:.1} GB/s",
@@ -72,14 +89,16 @@ pub fn run(args: Args) -> Result<()> {
     let mut session = model.session(args.prompt.max(args.new))?;
     for (kind, tokens, step) in tests.into_iter().filter(|(_, tokens, _)| *tokens > 0) {
         let test = Test { name: format!("{kind} {tokens}"), ids: ids(&model, tokens), step };
-        let rates = test.measure(args.runs, &mut model, &mut session)?;
+        let (rates, at_once) = test.measure(args.runs, &mut model, &mut session)?;
         // A prompt's rows share each weight that is read: there the memory is no bound.
         let share = (step == 1).then(|| median(&rates) * model.spec().bytes_per_token() as f64 / bandwidth);
-        let kernels = if args.kernels { test.profile(&mut model, &mut session)? } else { vec![] };
+        let dispatches = model.gpu().filter(|_| step == 1).map(|engine| engine.table(Regime::Token).rows().len());
+        let kernels = if args.kernels { Some(test.profile(&mut model, &mut session)?) } else { None };
+        let outcome = Outcome { rates, at_once, share, dispatches, kernels };
         if args.json {
-            print_line(test.to_json(&rates, share, args.kernels.then_some(&kernels)))?;
+            print_line(test.to_json(&outcome))?;
         } else {
-            test.report(&rates, share, &kernels)?;
+            test.report(&outcome)?;
         }
     }
     Ok(())
@@ -92,22 +111,34 @@ fn ids(model: &Model, n: usize) -> Vec<u32> {
 }
 
 impl Test {
-    fn run(&self, model: &mut Model, session: &mut Session) -> selkie::Result<()> {
+    /// Feeds the ids, or makes as many tokens as an answer's are made: by the executor itself, several at once, where it
+    /// chooses them. Gives how many those were at most.
+    fn run(&self, model: &mut Model, session: &mut Session) -> selkie::Result<Option<usize>> {
         model.clear(session)?;
-        self.ids.chunks(self.step).try_for_each(|ids| model.feed(session, ids).map(|_| ()))
+        let likeliest = SamplingParams { temperature: 0.0, ..SamplingParams::default() };
+        let choice = Choice { params: &likeliest, seed: 0, sequence: 0, stop: &[] };
+        let (mut done, mut last, mut most) = (0, self.ids[0], None);
+        while self.step == 1 && done < self.ids.len() {
+            let Some(chosen) = model.choose(session, last, self.ids.len() - done, &choice)? else { break };
+            done += chosen.len();
+            most = most.max(Some(chosen.len()));
+            last = chosen.last().copied().unwrap_or(last);
+        }
+        self.ids[done..].chunks(self.step).try_for_each(|ids| model.feed(session, ids).map(|_| ()))?;
+        Ok(most)
     }
 
-    /// Tokens a second of each run but the first.
-    fn measure(&self, runs: usize, model: &mut Model, session: &mut Session) -> Result<Vec<f64>> {
-        let mut rates = vec![];
+    /// Tokens a second of each run but the first, and how many the executor chose at once.
+    fn measure(&self, runs: usize, model: &mut Model, session: &mut Session) -> Result<(Vec<f64>, Option<usize>)> {
+        let (mut rates, mut at_once) = (vec![], None);
         for run in 0..=runs {
             let started = Instant::now();
-            self.run(model, session)?;
+            at_once = self.run(model, session)?;
             if run > 0 {
                 rates.push(self.ids.len() as f64 / started.elapsed().as_secs_f64());
             }
         }
-        Ok(rates)
+        Ok((rates, at_once))
     }
 
     /// The time of each kind of op in a run of its own, since measuring it costs time too. The longest is first.
@@ -121,21 +152,43 @@ impl Test {
         Ok(kernels)
     }
 
-    fn to_json(&self, rates: &[f64], share: Option<f64>, kernels: Option<&Vec<OpTime>>) -> Value {
-        let median = median(rates);
-        let mut line = json!({"test": self.name, "tokens_per_second": median, "runs": rates, "bandwidth_share": share});
-        if let Some(kernels) = kernels {
+    fn to_json(&self, outcome: &Outcome) -> Value {
+        let mut line = json!({
+            "test": self.name,
+            "tokens_per_second": median(&outcome.rates),
+            "runs": outcome.rates,
+            "bandwidth_share": outcome.share,
+        });
+        if self.step == 1 {
+            line["tokens_at_once"] = outcome.at_once.unwrap_or(1).into();
+        }
+        if let Some(dispatches) = outcome.dispatches {
+            line["dispatches_per_token"] = dispatches.into();
+        }
+        if let Some(kernels) = &outcome.kernels {
             let kernel = |k: &OpTime| json!({"op": k.op, "runs": k.runs, "ms": k.time.as_secs_f64() * 1e3});
             line["kernels"] = kernels.iter().map(kernel).collect();
         }
         line
     }
 
-    fn report(&self, rates: &[f64], share: Option<f64>, kernels: &[OpTime]) -> Result<()> {
+    fn report(&self, outcome: &Outcome) -> Result<()> {
+        let rates = &outcome.rates;
         let (least, most) = rates.iter().fold((f64::INFINITY, 0.0f64), |(l, m), &r| (l.min(r), m.max(r)));
-        let share = share.map_or(String::new(), |s| format!("   {:.0} % of the memory's read bandwidth", s * 100.0));
+        let share = outcome.share.map(|s| format!("{:.0} % of the memory's read bandwidth", s * 100.0));
+        let how = (self.step == 1).then(|| match outcome.at_once {
+            Some(n) => format!("up to {n} tokens a submit"),
+            None => "one by one".into(),
+        });
+        let dispatches = outcome.dispatches.map(|n| format!("{n} dispatches a token"));
+        let notes: Vec<String> = [share, how, dispatches].into_iter().flatten().collect();
         let (name, median) = (&self.name, median(rates));
-        print_line(format_args!("{name:<14} {median:>9.1} tokens/s   ({least:.1} to {most:.1}){share}"))?;
+        let line = format!("{name:<14} {median:>9.1} tokens/s   ({least:.1} to {most:.1})   {}", notes.join(", "));
+        print_line(line.trim_end())?;
+        let Some(kernels) = &outcome.kernels else { return Ok(()) };
+        if kernels.is_empty() {
+            print_line("  nothing here measures the time of kernels")?;
+        }
         let all: f64 = kernels.iter().map(|kernel| kernel.time.as_secs_f64()).sum();
         for OpTime { op, runs, time } in kernels {
             let time = time.as_secs_f64();

@@ -17,21 +17,104 @@ pub struct GpuOptions {
     pub floor: bool,
     /// Limits lowered further, for tests.
     pub limits: Option<Limits>,
+    /// Bytes of memory that the device is taken to have, for tests.
+    pub memory: Option<u64>,
+    /// A shader with another text than its own, for tests of what happens when one is broken.
+    #[doc(hidden)]
+    pub replaced: Option<(&'static str, &'static str)>,
 }
 
 /// A device that is there.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// What it is.
-    pub info: wgpu::AdapterInfo,
+    info: wgpu::AdapterInfo,
     /// What it allows.
     pub limits: Limits,
     /// What it can do beyond the floor.
     pub flavours: Flavours,
+    /// Whether it tells the time of a dispatch.
+    pub timestamps: bool,
+    /// Bytes of its memory, where it tells.
+    pub memory: Option<u64>,
 }
 
+impl Found {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.info.name
+    }
+
+    /// What kind of device it is.
+    pub fn kind(&self) -> &'static str {
+        match self.info.device_type {
+            wgpu::DeviceType::DiscreteGpu => "discrete",
+            wgpu::DeviceType::IntegratedGpu => "integrated",
+            wgpu::DeviceType::VirtualGpu => "virtual",
+            wgpu::DeviceType::Cpu => "software",
+            wgpu::DeviceType::Other => "unknown kind",
+        }
+    }
+
+    /// Whether it is software that plays a GPU.
+    pub fn is_software(&self) -> bool {
+        is_software(&self.info)
+    }
+
+    /// How it is reached: Vulkan, Metal, DX12.
+    pub fn interface(&self) -> &'static str {
+        match self.info.backend {
+            wgpu::Backend::Vulkan => "Vulkan",
+            wgpu::Backend::Metal => "Metal",
+            wgpu::Backend::Dx12 => "DX12",
+            wgpu::Backend::Gl => "OpenGL",
+            wgpu::Backend::BrowserWebGpu => "WebGPU",
+            wgpu::Backend::Noop => "none",
+        }
+    }
+
+    /// Its driver, with a version.
+    pub fn driver(&self) -> String {
+        driver(&self.info)
+    }
+}
+
+pub(super) fn is_software(info: &wgpu::AdapterInfo) -> bool {
+    info.device_type == wgpu::DeviceType::Cpu
+}
+
+pub(super) fn driver(info: &wgpu::AdapterInfo) -> String {
+    [info.driver.as_str(), info.driver_info.as_str()].join(" ").trim().to_owned()
+}
+
+/// Share of the memory that a driver grants, in percent, past which allocations fail rather than push others out.
+const MOST_MEMORY: u8 = 98;
+
 fn instance() -> wgpu::Instance {
-    wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle_from_env())
+    let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle_from_env();
+    descriptor.memory_budget_thresholds.for_resource_creation = Some(MOST_MEMORY);
+    wgpu::Instance::new(descriptor)
+}
+
+/// Bytes of the largest heap of the device's own, which only Vulkan tells. Software has the host's memory.
+#[cfg(any(target_os = "linux", target_os = "windows", target_os = "android"))]
+fn memory(adapter: &wgpu::Adapter) -> Option<u64> {
+    const DEVICE_LOCAL: u32 = 1;
+    if is_software(&adapter.get_info()) {
+        return None;
+    }
+    // SAFETY: the adapter outlives this function, which asks it and keeps nothing.
+    let properties = unsafe {
+        let vulkan = adapter.as_hal::<wgpu::hal::api::Vulkan>()?;
+        let instance = vulkan.shared_instance().raw_instance();
+        instance.get_physical_device_memory_properties(vulkan.raw_physical_device())
+    };
+    let heaps = properties.memory_heaps.iter().take(properties.memory_heap_count as usize);
+    heaps.filter(|heap| heap.flags.as_raw() & DEVICE_LOCAL != 0).map(|heap| heap.size).max()
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "windows", target_os = "android")))]
+fn memory(_: &wgpu::Adapter) -> Option<u64> {
+    None
 }
 
 async fn adapters() -> Vec<wgpu::Adapter> {
@@ -53,6 +136,8 @@ pub async fn devices() -> Vec<Found> {
         info: adapter.get_info(),
         limits: limits(&adapter.limits()),
         flavours: flavours(&adapter, adapter.features()),
+        timestamps: adapter.features().contains(wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES),
+        memory: memory(&adapter),
     };
     adapters().await.into_iter().map(describe).collect()
 }
@@ -180,6 +265,8 @@ impl Gpu {
         let flavours = if options.floor { Flavours::default() } else { flavours(&adapter, features) };
         let inner = Inner {
             timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES),
+            memory: options.memory.or_else(|| memory(&adapter)),
+            replaced: options.replaced,
             device,
             queue,
             info,
@@ -197,7 +284,6 @@ impl Gpu {
 fn choose(found: Vec<wgpu::Adapter>, options: &GpuOptions) -> Result<wgpu::Adapter> {
     let infos: Vec<wgpu::AdapterInfo> = found.iter().map(wgpu::Adapter::get_info).collect();
     let names = || infos.iter().map(|info| info.name.clone()).collect();
-    let software = |info: &wgpu::AdapterInfo| info.device_type == wgpu::DeviceType::Cpu;
     let at = match &options.device {
         Some(wanted) => {
             let lower = wanted.to_lowercase();
@@ -205,7 +291,7 @@ fn choose(found: Vec<wgpu::Adapter>, options: &GpuOptions) -> Result<wgpu::Adapt
             let named = || infos.iter().position(|info| info.name.to_lowercase().contains(&lower));
             number.or_else(named).ok_or_else(|| Error::NoSuchDevice { wanted: wanted.clone(), found: names() })?
         }
-        None => infos.iter().position(|info| options.software || !software(info)).ok_or_else(|| {
+        None => infos.iter().position(|info| options.software || !is_software(info)).ok_or_else(|| {
             let only = infos.first().map_or(String::new(), |info| {
                 format!("there is only {}, which is software; name it to use it", info.name)
             });

@@ -1,22 +1,27 @@
 //! The kernels, one folder each: shader, dispatcher, tests against the reference.
 
 mod attention;
-mod conv;
 mod delta;
+mod conv;
+mod cssd;
 mod embed;
 mod heads;
 mod input;
 mod mamba3;
 mod mixture;
+mod measure;
 mod product;
 mod ranks;
 #[cfg(test)]
 mod rig;
 mod rope;
 mod rows;
+pub(crate) mod sample;
 mod scan;
+mod ssd;
 mod take_rows;
 
+pub use measure::Measured;
 use selkie_model::plan::Op;
 
 use crate::{
@@ -42,6 +47,12 @@ pub(crate) fn emit(ctx: &mut Ctx<'_, '_>, lowered: &Lowered) -> Result<()> {
         Lowered::Op(op) => match op {
             Op::Embed { table, scale, out } => embed::emit(ctx, *table, *scale, *out),
             Op::Rope { x, rope, head_dim, out } => rope::emit(ctx, *x, *rope, *head_dim, *out),
+            Op::DeltaRule(op) => delta::emit(ctx, op),
+            Op::CausalConv { x, weight, bias, silu, state, out } => {
+                conv::emit(ctx, *x, (*weight, *bias), *silu, *state, *out)
+            }
+            Op::Ssd(op) => ssd::emit(ctx, op),
+            Op::Cssd(op) => cssd::emit(ctx, op),
             Op::CausalConv { x, weight, bias, silu, state, out } => {
                 conv::emit(ctx, *x, (*weight, *bias), *silu, *state, *out)
             }

@@ -226,6 +226,32 @@ impl Model {
         Ok(Generated { ids, text: output.text, finish, timings })
     }
 
+    /// Feeds `last` and what the executor chooses after it, several tokens at once: gives at least one and at most `n`, the
+    /// first of `choice.stop` being the last. The session then holds all but the last, which is pending. `None` where the
+    /// executor leaves choosing to its caller, always or with these parameters; nothing has happened then.
+    ///
+    /// # Errors
+    /// Where `last` is outside the vocabulary, `n` tokens do not fit, or the pass fails.
+    pub fn choose(
+        &mut self,
+        session: &mut Session,
+        last: u32,
+        n: usize,
+        choice: &Choice<'_>,
+    ) -> Result<Option<Vec<u32>>> {
+        let n = n.min(TOKENS_AT_ONCE);
+        let chosen = self.executor.generate(last, n, choice, &mut session.state);
+        let Some(chosen) = pollster::block_on(chosen)? else { return Ok(None) };
+        let Some((&pending, fed)) = chosen.split_last().filter(|_| chosen.len() <= n) else {
+            let what = format!("{} tokens were chosen, where 1 to {n} are asked for", chosen.len());
+            return Err(selkie_model::Error::Op { op: "generate".into(), what }.into());
+        };
+        session.tokens.push(last);
+        session.tokens.extend_from_slice(fed);
+        session.pending = vec![pending];
+        Ok(Some(chosen))
+    }
+
     fn end_tokens(&self, ignore_eos: bool) -> Result<Vec<u32>> {
         if ignore_eos {
             return Ok(vec![]);
@@ -267,16 +293,7 @@ impl<'a> Chooser<'a> {
     /// holds them all but the last, which is pending.
     fn next(&mut self, model: &mut Model, session: &mut Session, last: u32, room: usize) -> Result<Vec<u32>> {
         if self.by_executor {
-            let n = room.min(TOKENS_AT_ONCE);
-            let chosen = model.executor.generate(last, n, &self.choice, &mut session.state);
-            if let Some(chosen) = pollster::block_on(chosen)? {
-                let Some((&pending, fed)) = chosen.split_last().filter(|_| chosen.len() <= n) else {
-                    let what = format!("{} tokens were chosen, where 1 to {n} are asked for", chosen.len());
-                    return Err(selkie_model::Error::Op { op: "generate".into(), what }.into());
-                };
-                session.tokens.push(last);
-                session.tokens.extend_from_slice(fed);
-                session.pending = vec![pending];
+            if let Some(chosen) = model.choose(session, last, room, &self.choice)? {
                 return Ok(chosen);
             }
             self.by_executor = false;
