@@ -13,16 +13,18 @@ use selkie_formats::Tensor;
 use selkie_model::{
     Batch, Error, LoadedWeights, ModelSpec, OpTime, Output, Plan, Result, Snapshot, Want,
     plan::{Rows, Slot, fuse, plan},
+    rope::RopeSpec,
 };
 
 use crate::{
     Buffer, Gpu,
     compile::{Program, Regime, Target, View, compile},
     gpu::Use,
-    kernels::sample::{Around, Sampler},
+    kernels::sample::{self, Around, Sampler},
+    memory::Memory,
     state::{Inner, MARK_EVERY, MARKS, Mark, PlaneShape, Planes, Slots},
     table::{Bound, Ref, Run, STEP_STRIDE, Sizes, Step, Table, Timers},
-    weights::{Needed, Resident},
+    weights::{Needed, Resident, UPLOAD_AT_ONCE},
 };
 
 pub(crate) const NAME: &str = "gpu";
@@ -38,11 +40,13 @@ pub struct RunOptions {
     pub block_outputs: usize,
     /// Positions of a sequence at most.
     pub max_positions: usize,
+    /// Positions that a first state is expected to have room for: a model is not loaded where that would not fit.
+    pub context: usize,
 }
 
 impl Default for RunOptions {
     fn default() -> Self {
-        Self { exact: false, block_rows: 512, block_outputs: 32, max_positions: 131_072 }
+        Self { exact: false, block_rows: 512, block_outputs: 32, max_positions: 131_072, context: 0 }
     }
 }
 
@@ -59,6 +63,7 @@ pub struct Engine {
     weights: LoadedWeights,
     exact: bool,
     max_positions: usize,
+    memory: Memory,
     token: Ready,
     block: Ready,
     /// Steps, ids, output rows and angles of a pass.
@@ -143,6 +148,24 @@ impl Engine {
         weights: LoadedWeights,
         options: &RunOptions,
     ) -> crate::Result<Self> {
+        let mut memory = None;
+        let made = Self::make(gpu.clone(), spec, plan, weights, options, &mut memory).await;
+        made.map_err(|error| match (error, memory) {
+            // Whatever did not fit, it is the sum that has to become smaller.
+            (crate::Error::OutOfMemory { .. }, Some(memory)) => memory.refused(&gpu),
+            (error, _) => error,
+        })
+    }
+
+    /// Leaves in `memory` what the model needs, as soon as that is known.
+    async fn make(
+        gpu: Gpu,
+        spec: &ModelSpec,
+        plan: Plan,
+        mut weights: LoadedWeights,
+        options: &RunOptions,
+        memory: &mut Option<Memory>,
+    ) -> crate::Result<Self> {
         let target = |regime| Target { regime, limits: gpu.limits(), flavours: gpu.flavours(), exact: options.exact };
         let mut needed = Needed::new(spec, Some(&weights), gpu.limits());
         let rows = options.block_rows.max(2);
@@ -150,8 +173,6 @@ impl Engine {
         let positions = options.max_positions;
         let token = compile(spec, &plan, target(Regime::Token), 1, positions, &mut needed)?;
         let block = compile(spec, &plan, target(Regime::Block), rows, positions, &mut needed)?;
-        let resident = needed.upload(&gpu, &weights).await?;
-
         // Both programs use the same room: a pass is of one of them.
         let place_bytes = |program: &Program, i: usize| {
             program.places.get(i).map_or(0, |&(of, width)| {
@@ -159,14 +180,36 @@ impl Engine {
                 4 * (rows * width) as u64
             })
         };
+        let place_sizes: Vec<u64> = (0..token.places.len().max(block.places.len()))
+            .map(|i| place_bytes(&token, i).max(place_bytes(&block, i)))
+            .collect();
+        let scratch_size = |i| [&token, &block].iter().filter_map(|p| p.scratch.get(i)).max().copied().unwrap_or(16);
+        let scratch_sizes: Vec<u64> = (0..token.scratch.len().max(block.scratch.len())).map(scratch_size).collect();
+        let shapes: Vec<Vec<PlaneShape>> =
+            plan.slots.iter().map(|slot| PlaneShape::of(slot, options.exact)).collect();
+        let widest = spec.vocab_size.max(spec.d_model).next_multiple_of(4);
+        let readback_bytes = 4 * (most_outputs * widest) as u64;
+        let asked = options.context.min(positions);
+        let needs = Memory {
+            weights: needed.bytes(),
+            state: shapes.iter().flatten().map(|shape| shape.bytes(asked.max(1)) * shape.copies()).sum(),
+            positions: asked,
+            values: place_sizes.iter().chain(&scratch_sizes).chain(&sample::bytes(token.logits.width)).sum(),
+            staging: readback_bytes + UPLOAD_AT_ONCE as u64,
+        };
+        tracing::debug!("{} on {}", needs, gpu.name());
+        needs.check(&gpu)?;
+        *memory = Some(needs);
+        let resident = needed.upload(&gpu, &weights).await?;
+        // Bytes that were made on the way in need not stay beside those on the device.
+        weights.keep_only(&spec.ropes.iter().flat_map(RopeSpec::weights).collect::<Vec<_>>());
+
         let mut places = vec![];
-        for i in 0..token.places.len().max(block.places.len()) {
-            let bytes = place_bytes(&token, i).max(place_bytes(&block, i));
+        for bytes in place_sizes {
             places.push(gpu.buffer("values", bytes, Use::Storage).await?);
         }
         let mut scratch = vec![];
-        for i in 0..token.scratch.len().max(block.scratch.len()) {
-            let bytes = [&token, &block].iter().filter_map(|p| p.scratch.get(i)).max().copied().unwrap_or(16);
+        for bytes in scratch_sizes {
             scratch.push(gpu.buffer("scratch", bytes, Use::Storage).await?);
         }
         let inputs = Inputs::new(&gpu, spec, rows, most_outputs).await?;
@@ -216,9 +259,7 @@ impl Engine {
             },
         )
         .await?;
-        let widest = spec.vocab_size.max(spec.d_model).next_multiple_of(4);
-        let readback = gpu.buffer("readback", 4 * (most_outputs * widest) as u64, Use::Readback).await?;
-        let shapes = plan.slots.iter().map(|slot| PlaneShape::of(slot, options.exact)).collect();
+        let readback = gpu.buffer("readback", readback_bytes, Use::Readback).await?;
         places.extend(scratch);
         Ok(Self {
             spec: spec.clone(),
@@ -226,6 +267,7 @@ impl Engine {
             weights,
             exact: options.exact,
             max_positions: options.max_positions,
+            memory: needs,
             token,
             block,
             inputs,
@@ -251,6 +293,11 @@ impl Engine {
         &self.gpu
     }
 
+    /// What it needs there.
+    pub fn memory(&self) -> Memory {
+        self.memory
+    }
+
     /// The table of a regime.
     pub fn table(&self, regime: Regime) -> &Table {
         match regime {
@@ -263,7 +310,15 @@ impl Engine {
         if capacity > self.max_positions {
             return Err(Error::Context { wanted: capacity, capacity: self.max_positions });
         }
-        let planes = Rc::new(self.new_planes(capacity).await?);
+        let planes = self.new_planes(capacity).await.map_err(|error| match error {
+            crate::Error::OutOfMemory { device, .. } => {
+                let bytes = self.shapes.iter().flatten().map(|shape| shape.bytes(capacity)).sum();
+                let (what, hint) = (format!("a state for {capacity} positions"), "a shorter context needs less".into());
+                crate::Error::OutOfMemory { what, bytes, device, hint }
+            }
+            error => error,
+        })?;
+        let planes = Rc::new(planes);
         let recurrent = self.plan.slots.iter().any(|slot| !matches!(slot, Slot::KvCache { .. }));
         let marks = if recurrent { vec![Rc::new(Mark { positions: 0, buffers: None })] } else { vec![] };
         let mut spare = vec![];

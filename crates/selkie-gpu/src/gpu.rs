@@ -72,6 +72,8 @@ struct Inner {
     limits: Limits,
     flavours: Flavours,
     timestamps: bool,
+    memory: Option<u64>,
+    replaced: Option<(&'static str, &'static str)>,
     counts: Arc<Counts>,
     /// The first error that no scope caught, or why the device is gone.
     failure: Arc<Mutex<Option<Failure>>>,
@@ -127,6 +129,11 @@ impl Gpu {
         self.inner.timestamps
     }
 
+    /// Bytes of its memory, where it tells.
+    pub fn memory(&self) -> Option<u64> {
+        self.inner.memory
+    }
+
     /// What was made on it and is still there.
     pub fn counts(&self) -> &Counts {
         &self.inner.counts
@@ -148,6 +155,13 @@ impl Gpu {
         }
     }
 
+    fn check_lost(&self) -> Result<()> {
+        match &*self.inner.failure.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(Failure::Lost(why)) => Err(Error::Lost(why.clone())),
+            _ => Ok(()),
+        }
+    }
+
     /// Runs `make` so that whatever it does wrong comes back as an error of the kernel or thing called `name`.
     ///
     /// # Errors
@@ -159,9 +173,12 @@ impl Gpu {
         let made = make();
         for scope in [validation, internal, memory] {
             if let Some(error) = scope.pop().await {
+                self.check_lost()?;
                 return Err(Error::Kernel { kernel: name.into(), what: error.to_string() });
             }
         }
+        // On a device that is gone everything seems to succeed.
+        self.check_lost()?;
         Ok(made)
     }
 

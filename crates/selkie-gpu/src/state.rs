@@ -186,6 +186,11 @@ impl PlaneShape {
         (self.row_bytes() * if self.by_position { positions } else { 1 }) as u64
     }
 
+    /// Of the array that a state holds in the end: one, and two older ones of what is recurrent.
+    pub fn copies(&self) -> u64 {
+        if self.by_position { 1 } else { 3 }
+    }
+
     /// From the device's bytes to a tensor of that shape.
     pub fn tensor(&self, device: &[u8], shape: Vec<usize>) -> Tensor {
         let size = if self.half { 2 } else { 4 };

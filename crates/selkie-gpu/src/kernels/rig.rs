@@ -192,6 +192,7 @@ impl Rig {
                 block_rows: passes.iter().map(|pass| pass.iter().sum()).max().unwrap_or(0),
                 block_outputs: passes.iter().map(|pass| pass.iter().sum()).max().unwrap_or(0),
                 max_positions: passes.iter().flat_map(|pass| pass.iter()).sum(),
+                ..RunOptions::default()
             };
             let mut reference = Reference::<f64>::with_plan(spec.clone(), plan.clone(), weights());
             let made = GpuExecutor::with_plan(self.gpu.clone(), &spec, plan.clone(), weights(), &options);

@@ -20,12 +20,6 @@ struct Params {
 }
 @group(0) @binding(0) var<uniform> p: Params;
 @group(0) @binding(B_OUT) var<storage, read_write> out: array<f32>; // [d_model]
-// [USED] experts, [USED] weights, [USED, d_ff]
-#if MAKES_INPUT
-@group(0) @binding(B_X) var<storage, read> x: array<f32>;
-#else
-@group(0) @binding(B_X) var<storage, read> x: array<vec4<f32>>;
-#endif
 #if B_RESIDUAL
 @group(0) @binding(B_RESIDUAL) var<storage, read> residual: array<f32>; // [d_model]
 #endif
@@ -44,12 +38,9 @@ struct Params {
 var<workgroup> experts: array<u32, USED>;
 var<workgroup> factors: array<f32, USED>;
 
+// Before what the experts made, x has their numbers and their weights.
 fn route(i: u32) -> f32 {
-#if MAKES_INPUT
-    return x[i];
-#else
     return x[i / 4u][i % 4u];
-#endif
 }
 
 fn store(row: u32, sum: f32) {

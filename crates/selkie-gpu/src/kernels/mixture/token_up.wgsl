@@ -130,7 +130,18 @@ fn main(
         let odd_base = select(0u, row + 1u, has_odd) * p.row_words;
         var even = 0.0;
         var odd = 0.0;
-        for (var i = lane; i < PARTS; i += LANES) {
+        var i = lane;
+        // Two steps at once: more reads are on their way.
+        for (; i + LANES < PARTS; i += 2u * LANES) {
+            let next = i + LANES;
+            let a = part(even_base, i, i);
+            let b = part(odd_base, i, i);
+            let c = part(even_base, next, next);
+            let d = part(odd_base, next, next);
+            even += a + c;
+            odd += b + d;
+        }
+        if i < PARTS {
             even += part(even_base, i, i);
             odd += part(odd_base, i, i);
         }

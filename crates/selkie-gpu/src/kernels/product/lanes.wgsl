@@ -1,8 +1,23 @@
-// A row's products with an input: LANES invocations go down a row of a matrix, each taking every LANES-th part. The including kernel
-// has declared the weights with their format, and x and what else makes the input, of p.cols values; ROW_COLS are the values of
-// a row of the matrix, where those are not as many.
+// A row's products with an input of p.cols values: LANES invocations go down a row of a matrix, each taking every LANES-th part. The
+// including kernel has declared the weights with their format; ROW_COLS are the values of a row of the matrix, where those are
+// not as many.
 #if !ROW_COLS
 #define ROW_COLS p.cols
+#endif
+#if MAKES_INPUT && !DOT8
+#define INPUTS array<f32>
+#else
+#define INPUTS array<vec4<f32>>
+#endif
+@group(0) @binding(B_X) var<storage, read> x: INPUTS; // [cols]
+#if B_BEFORE
+@group(0) @binding(B_BEFORE) var<storage, read> before: INPUTS; // [cols]
+#endif
+#if B_AFTER
+@group(0) @binding(B_AFTER) var<storage, read> after: INPUTS; // [cols]
+#endif
+#if B_NORM_WEIGHT
+@group(0) @binding(B_NORM_WEIGHT) var<storage, read> norm_weight: INPUTS; // [cols] or [group]
 #endif
 const THREADS = 256u;
 var<workgroup> partial: array<f32, THREADS>;
