@@ -20,9 +20,9 @@ use crate::{
     Buffer, Gpu,
     compile::{Program, Regime, Target, View, compile},
     gpu::Use,
-    kernels::sample::{Around, Sampler},
+    kernels::sample::{self, Around, Sampler},
     memory::Memory,
-    state::{Inner, MARK_EVERY, Mark, PlaneShape, Planes, Slots},
+    state::{Inner, MARK_EVERY, MARKS, Mark, PlaneShape, Planes, Slots},
     table::{Bound, Ref, Run, STEP_STRIDE, Sizes, Step, Table, Timers},
     weights::{Needed, Resident, UPLOAD_AT_ONCE},
 };
@@ -193,7 +193,7 @@ impl Engine {
             weights: needed.bytes(),
             state: shapes.iter().flatten().map(|shape| shape.bytes(asked.max(1)) * shape.copies()).sum(),
             positions: asked,
-            values: place_sizes.iter().chain(&scratch_sizes).sum(),
+            values: place_sizes.iter().chain(&scratch_sizes).chain(&sample::bytes(token.logits.width)).sum(),
             staging: readback_bytes + UPLOAD_AT_ONCE as u64,
         };
         tracing::debug!("{} on {}", needs, gpu.name());
@@ -320,7 +320,12 @@ impl Engine {
         let planes = Rc::new(planes);
         let recurrent = self.plan.slots.iter().any(|slot| !matches!(slot, Slot::KvCache { .. }));
         let marks = if recurrent { vec![Rc::new(Mark { positions: 0, buffers: None })] } else { vec![] };
-        let inner = RefCell::new(Inner { planes, marks, ids: vec![], replay: None, positions: 0 });
+        let mut spare = vec![];
+        while recurrent && spare.len() < MARKS {
+            let buffers = Some(self.mark_buffers(&planes).await?);
+            spare.push(Rc::new(Mark { positions: 0, buffers }));
+        }
+        let inner = RefCell::new(Inner { planes, marks, spare, ids: vec![], replay: None, positions: 0 });
         Ok(Slots { engine: self.clone(), capacity, inner })
     }
 
@@ -345,7 +350,8 @@ impl Engine {
             inner.marks.clear();
         }
         if self.has_recurrent() {
-            let mark = self.mark(&planes, snapshot.positions, None).await?;
+            let spare = state.inner.borrow_mut().spare.pop();
+            let mark = self.mark(&planes, snapshot.positions, spare).await?;
             state.inner.borrow_mut().marks = vec![Rc::new(mark)];
         }
         Ok(state)
@@ -395,18 +401,21 @@ impl Engine {
         slots.filter(|(slot, _)| !matches!(slot, Slot::KvCache { .. })).flat_map(|(_, buffers)| buffers)
     }
 
+    /// Room for a copy of the recurrent slots.
+    async fn mark_buffers(&self, planes: &Planes) -> crate::Result<Vec<Arc<Buffer>>> {
+        let mut made = vec![];
+        for buffer in self.recurrent(planes) {
+            made.push(self.gpu.buffer("older state", buffer.bytes(), Use::Storage).await?);
+        }
+        Ok(made)
+    }
+
     /// A copy of the recurrent slots, into the buffers of a copy that nobody needs any more where there is one.
     async fn mark(&self, planes: &Planes, positions: usize, old: Option<Rc<Mark>>) -> crate::Result<Mark> {
         let old = old.and_then(|old| Rc::try_unwrap(old).ok()).and_then(|old| old.buffers);
         let buffers = match old {
             Some(buffers) => buffers,
-            None => {
-                let mut made = vec![];
-                for buffer in self.recurrent(planes) {
-                    made.push(self.gpu.buffer("older state", buffer.bytes(), Use::Storage).await?);
-                }
-                made
-            }
+            None => self.mark_buffers(planes).await?,
         };
         let mut encoder = self.gpu.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         for (from, to) in self.recurrent(planes).zip(&buffers) {
@@ -545,8 +554,13 @@ impl Engine {
                 None
             }
         };
-        let positions = state.inner.borrow().positions;
-        let mark = self.mark(planes, positions, old).await?;
+        let (positions, room) = {
+            let mut inner = state.inner.borrow_mut();
+            // The first copy of all, of nothing, has no buffers.
+            let old = old.filter(|mark| mark.buffers.is_some());
+            (inner.positions, old.or_else(|| inner.spare.pop()))
+        };
+        let mark = self.mark(planes, positions, room).await?;
         state.inner.borrow_mut().marks.push(Rc::new(mark));
         Ok(())
     }
