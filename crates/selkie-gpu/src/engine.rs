@@ -74,7 +74,7 @@ pub struct Engine {
     sampler: Sampler,
     /// How long a token takes that the device chooses, as far as is known.
     token_time: Cell<Option<Duration>>,
-    _resident: Resident,
+    resident: Resident,
     _places: Vec<Arc<Buffer>>,
     shapes: Vec<Vec<PlaneShape>>,
     /// Rows of the next block, as the last ones' time suggests.
@@ -274,7 +274,7 @@ impl Engine {
             readback,
             sampler,
             token_time: Cell::default(),
-            _resident: resident,
+            resident,
             _places: places,
             shapes,
             block_rows: Cell::new(rows),
@@ -295,6 +295,11 @@ impl Engine {
     /// What it needs there.
     pub fn memory(&self) -> Memory {
         self.memory
+    }
+
+    /// In how many buffers each matrix lies.
+    pub fn chunks(&self) -> Vec<usize> {
+        self.resident.matrices.iter().map(Vec::len).collect()
     }
 
     /// The table of a regime.
