@@ -86,6 +86,12 @@ pub(crate) fn can(choice: &Choice<'_>) -> bool {
     !choice.params.changes_logits() && choice.params.check().is_ok() && choice.stop.len() <= MAX_STOPS
 }
 
+/// Bytes of what passes between the dispatches, for a vocabulary of `width`: the chunks' largest logits, what is counted and
+/// added up, ranks, and the tokens that are gathered.
+pub(crate) fn bytes(width: usize) -> [u64; 4] {
+    [8 * width.div_ceil(CHUNK), 4 * TALLY, 4 * width, 8 * width].map(|bytes| bytes as u64)
+}
+
 /// Where the logits are, and where a chosen id goes.
 pub(crate) struct Around<'a> {
     /// Where logits are: `[width]` from `offset` on.
@@ -122,10 +128,9 @@ impl Sampler {
             let what = format!("{} tokens are too many to choose from", around.width);
             return Err(Error::Op { op: "sample".into(), what });
         }
-        let bytes = [8 * chunks, 4 * TALLY, 4 * around.width, 8 * around.width];
         let mut scratch = vec![];
-        for bytes in bytes {
-            scratch.push(gpu.buffer("choosing a token", bytes as u64, Use::Storage).await?);
+        for bytes in bytes(around.width) {
+            scratch.push(gpu.buffer("choosing a token", bytes, Use::Storage).await?);
         }
         let resolve = |of: Ref| match of {
             Ref::Scratch(i) => Bound::all(&scratch[i]),
@@ -200,12 +205,7 @@ fn rows(offset: usize, width: usize, ids: u64) -> [Vec<Row>; 2] {
         binds
     };
     let likeliest = vec![
-        row(
-            "kernels/sample/largest.wgsl",
-            &[offset, width],
-            binds(&[("LOGITS", logits)], &[("PARTS", parts)]),
-            chunks,
-        ),
+        row("kernels/sample/largest.wgsl", &[offset, width], binds(&[("LOGITS", logits)], &[("PARTS", parts)]), chunks),
         row("kernels/sample/greedy.wgsl", &[many, ids], binds(&[("PARTS", parts)], &[("INPUTS", Ref::Ids)]), 1),
     ];
     let random = vec![
