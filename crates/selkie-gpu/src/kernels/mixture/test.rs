@@ -180,9 +180,20 @@ fn sizes_of_real_models() {
 fn inputs_rounded_to_bytes() {
     let q8 = DType::Q8_0;
     let shape = Shape { gate: Some(q8), up: q8, down: DType::Q4_1, d_ff: 96, d_model: 128, ..SMALL };
-    let (mut rig, out) = shape.rig(5, |_| Routing::softmax(true));
-    rig.exact = false;
-    rig.check(&[out], PASSES, 2e-2);
+    let relu = Gating::Plain(Activation::ReluSquared);
+    let shapes: &[(&str, Shape)] = &[
+        ("pairs", shape),
+        ("biases, cut", Shape { biases: true, gating: Gating::ClampedSwiglu { alpha: 1.702, limit: 0.5 }, ..shape }),
+        ("no gate", Shape { gate: None, gating: relu, d_ff: 160, ..shape }),
+        ("two types", Shape { up: DType::Q4_0, ..shape }),
+        ("floats last", Shape { down: DType::F16, ..shape }),
+    ];
+    for (name, shape) in shapes {
+        println!("{name}");
+        let (mut rig, out) = shape.rig(5, |_| Routing::softmax(true));
+        rig.exact = false;
+        rig.check(&[out], PASSES, 2e-2);
+    }
 }
 
 /// A device without extras, whose bindings hold `binding` bytes.
