@@ -386,7 +386,9 @@ impl Run<'_> {
 
     fn heads(&mut self, x: BufferId, head_dim: usize) -> Input {
         let input = self.input(x);
-        let by_head = input.norm.is_none_or(|norm| norm.group == head_dim);
+        let width = self.plan.buffer(x).width;
+        let by_head =
+            input.norm.is_none_or(|norm| norm.weight.is_some() && (norm.group == head_dim || norm.group == width));
         let clamped = input.after.is_none_or(|gate| matches!(gate, Gate::Of(Function::Clamp(_))))
             && input.before.is_none_or(|gate| input.norm.is_none() && matches!(gate, Gate::Of(Function::Clamp(_))));
         if self.lazy.attention && by_head && clamped && input.scale == 1.0 {
