@@ -74,7 +74,7 @@ pub struct Engine {
     sampler: Sampler,
     /// How long a token takes that the device chooses, as far as is known.
     token_time: Cell<Option<Duration>>,
-    _resident: Resident,
+    resident: Resident,
     _places: Vec<Arc<Buffer>>,
     shapes: Vec<Vec<PlaneShape>>,
     /// Rows of the next block, as the last ones' time suggests.
@@ -185,8 +185,7 @@ impl Engine {
             .collect();
         let scratch_size = |i| [&token, &block].iter().filter_map(|p| p.scratch.get(i)).max().copied().unwrap_or(16);
         let scratch_sizes: Vec<u64> = (0..token.scratch.len().max(block.scratch.len())).map(scratch_size).collect();
-        let shapes: Vec<Vec<PlaneShape>> =
-            plan.slots.iter().map(|slot| PlaneShape::of(slot, options.exact)).collect();
+        let shapes: Vec<Vec<PlaneShape>> = plan.slots.iter().map(|slot| PlaneShape::of(slot, options.exact)).collect();
         let widest = spec.vocab_size.max(spec.d_model).next_multiple_of(4);
         let readback_bytes = 4 * (most_outputs * widest) as u64;
         let asked = options.context.min(positions);
@@ -275,7 +274,7 @@ impl Engine {
             readback,
             sampler,
             token_time: Cell::default(),
-            _resident: resident,
+            resident,
             _places: places,
             shapes,
             block_rows: Cell::new(rows),
@@ -296,6 +295,11 @@ impl Engine {
     /// What it needs there.
     pub fn memory(&self) -> Memory {
         self.memory
+    }
+
+    /// In how many buffers each matrix lies.
+    pub fn chunks(&self) -> Vec<usize> {
+        self.resident.matrices.iter().map(Vec::len).collect()
     }
 
     /// The table of a regime.

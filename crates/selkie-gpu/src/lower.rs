@@ -5,6 +5,7 @@
 //! kernel cannot, the value is made by a dispatch of its own.
 
 mod chains;
+mod early;
 
 use std::collections::HashMap;
 
@@ -299,7 +300,7 @@ pub struct Lazy {
 /// The plan's dispatches, each with its layer.
 pub fn lower(plan: &Plan, lazy: Lazy) -> Vec<(Lowered, Option<usize>)> {
     let reads = reads(plan);
-    let ops = sum_early(plan, &reads);
+    let ops = early::sum_early(plan, &reads);
     let (unmade, turned, steps) = (HashMap::new(), HashMap::new(), HashMap::new());
     let mut run = Run { plan, lazy, reads, unmade, turned, steps, out: vec![], layer: None };
     let mut at = 0;
@@ -321,41 +322,6 @@ fn reads(plan: &Plan) -> HashMap<BufferId, usize> {
     let by_ops = plan.ops.iter().flat_map(Op::inputs);
     by_ops.chain([plan.hidden, plan.logits]).for_each(|id| *reads.entry(id).or_default() += 1);
     reads
-}
-
-/// The ops, but for sums of a mixture and the block beside it: `x + scale · (y + shared)` becomes `(x + scale · y) + scale ·
-/// shared`, each sum where its summand is made.
-fn sum_early(plan: &Plan, read: &HashMap<BufferId, usize>) -> Vec<Op> {
-    let mut ops = plan.ops.clone();
-    let mut mixtures = HashMap::new();
-    let once = |id: BufferId| read.get(&id) == Some(&1);
-    for at in 1..ops.len() {
-        if let Op::Mixture { out, .. } = ops[at - 1] {
-            mixtures.insert(out, at - 1);
-        }
-        let Op::Add { x: stream, y: both, scale, out: to } = ops[at] else { continue };
-        let y = match &ops[at - 1] {
-            Op::LinearAdd { residual: y, scale: 1.0, out, .. } if *out == both => *y,
-            Op::Add { x: y, scale: 1.0, out, .. } if *out == both => *y,
-            _ => continue,
-        };
-        let Some(&mixture) = mixtures.get(&y) else { continue };
-        // What is added to must be there before the mixture is.
-        let there = !ops[mixture..at].iter().any(|op| op.outputs().contains(&stream));
-        if !once(both) || !once(y) || !there {
-            continue;
-        }
-        match &mut ops[at - 1] {
-            Op::LinearAdd { residual: x, scale: factor, out, .. } | Op::Add { x, scale: factor, out, .. } => {
-                (*x, *factor, *out) = (both, scale, to);
-            }
-            _ => {}
-        }
-        // As many ops as before, all of one layer.
-        ops.remove(at);
-        ops.insert(mixture + 1, Op::Add { x: stream, y, scale, out: both });
-    }
-    ops
 }
 
 struct Run<'a> {

@@ -62,8 +62,7 @@ impl Engine {
         planes: &Rc<Planes>,
         past: usize,
     ) -> Result<Vec<u32>> {
-        let pieces: Vec<Piece> =
-            (0..n).map(|input| Piece { first: 0, own: 1, past: past + input, input }).collect();
+        let pieces: Vec<Piece> = (0..n).map(|input| Piece { first: 0, own: 1, past: past + input, input }).collect();
         self.write_inputs(&[last], &pieces, &[0])?;
         // A token's number is that of the positions which the state holds when it is chosen.
         self.sampler.write(&self.gpu, choice, past + 1, n);

@@ -1,15 +1,15 @@
 //! The kernels, one folder each: shader, dispatcher, tests against the reference.
 
 mod attention;
-mod delta;
 mod conv;
 mod cssd;
+mod delta;
 mod embed;
 mod heads;
 mod input;
 mod mamba3;
-mod mixture;
 mod measure;
+mod mixture;
 mod product;
 mod ranks;
 #[cfg(test)]
@@ -53,10 +53,6 @@ pub(crate) fn emit(ctx: &mut Ctx<'_, '_>, lowered: &Lowered) -> Result<()> {
             }
             Op::Ssd(op) => ssd::emit(ctx, op),
             Op::Cssd(op) => cssd::emit(ctx, op),
-            Op::CausalConv { x, weight, bias, silu, state, out } => {
-                conv::emit(ctx, *x, (*weight, *bias), *silu, *state, *out)
-            }
-            Op::DeltaRule(op) => delta::emit(ctx, op),
             Op::TakeRows { x, out } => take_rows::emit(ctx, *x, *out),
             Op::JoinHeads { a, b, n_heads, out } => heads::join(ctx, *a, *b, *n_heads, *out),
             Op::HeadLinear { x, weight, n_heads, out } => heads::linear(ctx, *x, *weight, *n_heads, *out),

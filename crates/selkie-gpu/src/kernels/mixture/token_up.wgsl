@@ -39,21 +39,6 @@ struct Params {
 #if B_GATES
 @group(0) @binding(B_GATES) var<storage, read> gates: array<f32>; // as hidden
 #endif
-#if MAKES_INPUT && !DOT8
-#define INPUTS array<f32>
-#else
-#define INPUTS array<vec4<f32>>
-#endif
-@group(0) @binding(B_X) var<storage, read> x: INPUTS; // [cols]
-#if B_BEFORE
-@group(0) @binding(B_BEFORE) var<storage, read> before: INPUTS; // [cols]
-#endif
-#if B_AFTER
-@group(0) @binding(B_AFTER) var<storage, read> after: INPUTS; // [cols]
-#endif
-#if B_NORM_WEIGHT
-@group(0) @binding(B_NORM_WEIGHT) var<storage, read> norm_weight: INPUTS; // [cols] or [group]
-#endif
 @group(0) @binding(B_WEIGHTS4) var<storage, read> weights4: array<vec4<u32>>; // [rows, row_words / 4]
 @group(0) @binding(B_WEIGHTS) var<storage, read> weights: array<u32>; // the same
 #if B_GRIDS

@@ -205,12 +205,7 @@ fn rows(offset: usize, width: usize, ids: u64) -> [Vec<Row>; 2] {
         binds
     };
     let likeliest = vec![
-        row(
-            "kernels/sample/largest.wgsl",
-            &[offset, width],
-            binds(&[("LOGITS", logits)], &[("PARTS", parts)]),
-            chunks,
-        ),
+        row("kernels/sample/largest.wgsl", &[offset, width], binds(&[("LOGITS", logits)], &[("PARTS", parts)]), chunks),
         row("kernels/sample/greedy.wgsl", &[many, ids], binds(&[("PARTS", parts)], &[("INPUTS", Ref::Ids)]), 1),
     ];
     let random = vec![

@@ -153,12 +153,10 @@ fn may_be(id: u32, logits: &[f32], params: &SamplingParams, uniform: f32) -> boo
     let (least, most) = (u * kept(-off) - off * total, u * kept(off) + off * total);
     let own = e(id as usize);
     let same = |other: usize| logits[other] == logits[id as usize];
-    let before: f64 = order.iter().filter(|c| c.0 > own * (1.0 + off) || (same(c.1) && c.1 < id as usize)).map(|c| c.0).sum();
-    let upto: f64 = order
-        .iter()
-        .filter(|c| c.0 > own * (1.0 - off) && !(same(c.1) && c.1 > id as usize))
-        .map(|c| c.0)
-        .sum();
+    let before: f64 =
+        order.iter().filter(|c| c.0 > own * (1.0 + off) || (same(c.1) && c.1 < id as usize)).map(|c| c.0).sum();
+    let upto: f64 =
+        order.iter().filter(|c| c.0 > own * (1.0 - off) && !(same(c.1) && c.1 > id as usize)).map(|c| c.0).sum();
     own > 0.0 && before <= most && upto >= least
 }
 
@@ -186,7 +184,8 @@ fn random_choices_are_the_hosts() {
                 all += 1;
                 if id != want {
                     off += usize::from(!equal(set % KINDS));
-                    let what = format!("{width} logits of kind {}, {:?}, {u}: {id}, not {want}", set % KINDS, choice.params);
+                    let what =
+                        format!("{width} logits of kind {}, {:?}, {u}: {id}, not {want}", set % KINDS, choice.params);
                     assert!(may_be(id, &logits, choice.params, u), "{what}");
                 }
             }
@@ -263,9 +262,8 @@ fn a_sequence_ends_with_the_first_stop() {
 
 #[test]
 fn what_looks_at_other_tokens_is_left_to_the_host() {
-    let choosable = |params: &SamplingParams, stops: usize| {
-        can(&Choice { params, seed: 0, sequence: 0, stop: &vec![1; stops] })
-    };
+    let choosable =
+        |params: &SamplingParams, stops: usize| can(&Choice { params, seed: 0, sequence: 0, stop: &vec![1; stops] });
     let plain = SamplingParams { temperature: 0.7, top_k: 40, top_p: 0.9, min_p: 0.05, ..SamplingParams::default() };
     assert!(choosable(&plain, MAX_STOPS) && !choosable(&plain, MAX_STOPS + 1));
     assert!(!choosable(&SamplingParams { presence_penalty: 0.1, ..plain.clone() }, 0));
