@@ -55,7 +55,8 @@ fn weights_pass_through_little_memory() {
         parts: vec![part],
         transform: Transform::None,
     });
-    let loaded: LoadedWeights = [LoadedWeight { name: "large".into(), shape, parts: vec![tensor] }].into_iter().collect();
+    let loaded: LoadedWeights =
+        [LoadedWeight { name: "large".into(), shape, parts: vec![tensor] }].into_iter().collect();
     let (mut spec, _) = selkie_suite::Case::open("llama-gqa").forms[0].load();
     spec.weights = weights;
 
