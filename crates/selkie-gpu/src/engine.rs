@@ -491,7 +491,7 @@ impl Engine {
         let mut past = replay.mark.positions;
         for ids in replay.ids.chunks(self.most_rows) {
             let piece = Piece { first: 0, own: ids.len(), past, input: 0 };
-            let ran = self.pass(ids, &[piece], &[planes.clone()], &[], Want::Hidden).await;
+            let ran = self.pass(ids, &[piece], std::slice::from_ref(&planes), &[], Want::Hidden).await;
             if let Err(error) = ran {
                 state.inner.borrow_mut().replay = Some(replay);
                 return Err(error);

@@ -101,6 +101,6 @@ impl Engine {
             }
         }
         gpu.check()?;
-        Ok(gpu.read(&self.readback, 0..bytes, |bytes| bytemuck::pod_collect_to_vec(bytes)).await?)
+        Ok(gpu.read(&self.readback, 0..bytes, bytemuck::pod_collect_to_vec).await?)
     }
 }

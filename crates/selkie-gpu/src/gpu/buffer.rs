@@ -70,6 +70,9 @@ impl Drop for Buffer {
     }
 }
 
+/// Whether a buffer could be mapped, once that is known, and who waits for it.
+type Answer = (Option<Result<(), String>>, Option<Waker>);
+
 /// What a buffer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
@@ -149,7 +152,7 @@ impl Gpu {
     /// # Errors
     /// Where the device is lost, or an error came meanwhile.
     pub async fn read<T>(&self, buffer: &Buffer, range: Range<u64>, take: impl FnOnce(&[u8]) -> T) -> Result<T> {
-        let slot: Arc<Mutex<(Option<Result<(), String>>, Option<Waker>)>> = Arc::default();
+        let slot: Arc<Mutex<Answer>> = Arc::default();
         let seen = slot.clone();
         let slice = buffer.raw.slice(range);
         slice.map_async(wgpu::MapMode::Read, move |result| {

@@ -73,14 +73,17 @@ impl Run<'_> {
             self.push(Lowered::Latent(op));
             return 3;
         }
-        if let [Op::Attention(op), Op::HeadLinear { x, weight, out, .. }, ..] = ops {
-            if self.lazy.attention && *x == op.out && self.reads.get(x) == Some(&1) && op.sinks.is_none() {
-                self.whole(op.v);
-                let q = self.heads(op.q, op.head_dim);
-                let k = self.heads(op.k, op.head_dim);
-                self.push(Lowered::HeadAttention { op: *op, q, k, weight: *weight, out: *out });
-                return 2;
-            }
+        if let [Op::Attention(op), Op::HeadLinear { x, weight, out, .. }, ..] = ops
+            && self.lazy.attention
+            && *x == op.out
+            && self.reads.get(x) == Some(&1)
+            && op.sinks.is_none()
+        {
+            self.whole(op.v);
+            let q = self.heads(op.q, op.head_dim);
+            let k = self.heads(op.k, op.head_dim);
+            self.push(Lowered::HeadAttention { op: *op, q, k, weight: *weight, out: *out });
+            return 2;
         }
         self.op(&ops[0]);
         1
