@@ -5,7 +5,6 @@
 //! kernel cannot, the value is made by a dispatch of its own.
 
 mod chains;
-mod convolve;
 mod early;
 
 use std::collections::HashMap;
@@ -16,8 +15,6 @@ use selkie_model::{
     plan::{AttentionOp, BufferId, Mamba3Op, Op, Plan, Product, SelectiveScanOp},
     spec::{Activation, Mixture},
 };
-
-pub use convolve::Convolve;
 
 /// A row of values, made of another: gate, norm, gate, scale, in this order, each where it is.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,8 +71,6 @@ pub enum Function {
 pub enum Then {
     /// Each product to its own buffer.
     Store,
-    /// The same, one of them through a convolution.
-    Convolve(Convolve),
     /// `activation(first) · second`.
     Glu {
         /// Of the first product.
@@ -266,7 +261,7 @@ impl Lowered {
         match self {
             Lowered::Rows { out, .. } | Lowered::Mixture { out, .. } => vec![*out],
             Lowered::Products { products, then, .. } => match then {
-                Then::Store | Then::Convolve(_) => products.iter().map(|p| p.out).collect(),
+                Then::Store => products.iter().map(|p| p.out).collect(),
                 Then::Glu { out, .. } | Then::Add { out, .. } => vec![*out],
             },
             Lowered::Attention { op, .. } => vec![op.out],
@@ -318,11 +313,7 @@ pub fn lower(plan: &Plan, lazy: Lazy) -> Vec<(Lowered, Option<usize>)> {
         run.layer = None;
         run.whole(kept);
     }
-    let mut lowered = run.out;
-    if lazy.one_row {
-        convolve::absorb(plan, &mut lowered);
-    }
-    lowered
+    run.out
 }
 
 /// How often each buffer is read, by callers too.

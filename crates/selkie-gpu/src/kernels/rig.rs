@@ -306,7 +306,7 @@ fn near(what: &str, name: &str, got: &[f32], wanted: &[f32], tolerance: f64) {
         if name == "angle" {
             off = off.min((std::f64::consts::TAU - off).abs());
         }
-        if !(off <= worst.0) {
+        if off.is_nan() || off > worst.0 {
             worst = (off, i);
         }
     }

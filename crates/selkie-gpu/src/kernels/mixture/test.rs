@@ -81,7 +81,8 @@ const PASSES: &[&[usize]] = &[&[1, 0], &[2, 0], &[1, 64], &[0, 1], &[65, 0]];
 fn every_rule_of_routing() {
     let bias = |rig: &mut Rig, n: usize| Some(rig.vector_between(&[n], -0.3, 0.3));
     let groups = |n_groups, n_used, by| Some(Groups { n_groups, n_used, by });
-    let rules: &[(&str, &dyn Fn(&mut Rig) -> Routing)] = &[
+    type Rule<'a> = (&'a str, &'a dyn Fn(&mut Rig) -> Routing);
+    let rules: &[Rule<'_>] = &[
         ("softmax", &|_| Routing::softmax(false)),
         ("softmax, renormalised", &|_| Routing { scale: 1.5, ..Routing::softmax(true) }),
         ("softmax with a bias", &|rig| Routing { choice_bias: bias(rig, 24), ..Routing::softmax(true) }),

@@ -73,9 +73,8 @@ fn rounds(ctx: &Ctx<'_, '_>, m: &Mixture, wides: &[Wide], downs: &[Part]) -> boo
     let allowed = ctx.target.flavours.packed_dot && !ctx.target.exact && m.d_ff.is_multiple_of(32);
     let blocks = downs.iter().all(|part| !ctx.needed.get(part.matrix).format.is_float());
     let whole = |wide: &Wide| {
-        let cut = |part: &Part| {
-            !part.first.is_multiple_of(wide.expert_rows) || !part.rows.is_multiple_of(wide.expert_rows)
-        };
+        let cut =
+            |part: &Part| !part.first.is_multiple_of(wide.expert_rows) || !part.rows.is_multiple_of(wide.expert_rows);
         !wide.parts.iter().any(cut)
     };
     allowed && blocks && wides.last().is_some_and(whole)

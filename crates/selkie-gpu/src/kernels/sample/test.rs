@@ -56,7 +56,7 @@ impl Rig {
         let bytes = self.inputs.bytes();
         encoder.copy_buffer_to_buffer(self.inputs.raw(), 0, self.readback.raw(), 0, bytes);
         queue.submit([encoder.finish()]);
-        let read = self.gpu.read(&self.readback, 0..bytes, |bytes| bytemuck::pod_collect_to_vec::<_, u32>(bytes));
+        let read = self.gpu.read(&self.readback, 0..bytes, bytemuck::pod_collect_to_vec::<_, u32>);
         let words = pollster::block_on(read).expect("words");
         let done = |token: usize| words[(token + 1) * STEP_STRIDE as usize / 4 + 5] != 0;
         (0..choices.len()).map(|token| (words[IDS as usize / 4 + token + 1], done(token))).collect()
