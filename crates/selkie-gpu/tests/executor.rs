@@ -49,7 +49,8 @@ fn mbjs_fixtures_exact() {
 #[test]
 fn the_portable_floor_is_enough() {
     let floor = open(GpuOptions { floor: true, ..GpuOptions::default() });
-    let plain = |spec: ModelSpec, weights| -> Box<dyn Executor> { Box::new(executor(floor.clone(), &spec, weights, true)) };
+    let plain =
+        |spec: ModelSpec, weights| -> Box<dyn Executor> { Box::new(executor(floor.clone(), &spec, weights, true)) };
     for name in ["gemma3-text", "granitemoehybrid", "qwen3next", "ssm-mamba3-mimo-normed", "falcon-mamba"] {
         run(name, &plain);
     }

@@ -1,6 +1,10 @@
 //! Attention over a sequence's cache: parts of the cache for a token, tiles of it for blocks of rows.
 
+#[cfg(test)]
+mod test;
+
 use selkie_model::{
+    WeightId,
     plan::{AttentionOp, Rows},
     rope::Pairing,
 };
@@ -53,7 +57,7 @@ fn shape(ctx: &Ctx<'_, '_>, op: &AttentionOp) -> Binds {
 /// A head's values where a token's kernel reads them, and what it does to them.
 struct Side {
     offset: usize,
-    norm: Option<(Option<selkie_model::WeightId>, f32)>,
+    norm: Option<(WeightId, f32)>,
     clamp: f32,
     rope: Option<usize>,
 }
@@ -61,19 +65,20 @@ struct Side {
 /// Makes what the kernel cannot, and says where the rest is.
 fn side(ctx: &mut Ctx<'_, '_>, input: &Input, together: bool, scratch: usize) -> Result<(Side, Ref)> {
     let view = ctx.view(input.x)?;
-    if together || input.is_plain() {
+    let unturned = Input { rope: None, ..input.clone() };
+    if together || unturned.is_plain() {
         let clamp = [input.before, input.after].into_iter().flatten().find_map(|gate| match gate {
             Gate::Of(Function::Clamp(limit)) => Some(limit),
             _ => None,
         });
-        let norm = input.norm.map(|norm| (norm.weight, norm.eps));
+        let norm = input.norm.and_then(|norm| Some((norm.weight?, norm.eps)));
         let rope = input.rope.map(|rope| rope.0);
         return Ok((Side { offset: view.offset, norm, clamp: clamp.unwrap_or(0.0), rope }, view.of()));
     }
     let bytes = 4 * view.width as u64;
     let made = ctx.scratch(scratch, bytes);
     let target = Target { of: made, offset: 0, stride: view.width };
-    rows::emit_to(ctx, &Input { rope: None, ..input.clone() }, None, target, Rows::All)?;
+    rows::emit_to(ctx, &unturned, None, target, Rows::All)?;
     Ok((Side { offset: 0, norm: None, clamp: 0.0, rope: input.rope.map(|rope| rope.0) }, made))
 }
 
@@ -81,7 +86,12 @@ fn side(ctx: &mut Ctx<'_, '_>, input: &Input, together: bool, scratch: usize) ->
 /// results are in the buffer that this gives.
 pub(super) fn token(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, [q, k]: [&Input; 2], out: Target) -> Result<Ref> {
     let (q_view, k_view, v) = (ctx.view(q.x)?, ctx.view(k.x)?, ctx.view(op.v)?);
-    let together = q_view.place == k_view.place && k_view.place == v.place;
+    // The kernel has one weight for all heads of a side.
+    let fits = |input: &Input| {
+        let of_head = |id: WeightId| ctx.needed.shape(id).iter().product::<usize>() == op.head_dim;
+        input.norm.is_none_or(|norm| norm.weight.is_some_and(of_head))
+    };
+    let together = q_view.place == k_view.place && k_view.place == v.place && fits(q) && fits(k);
     let (q_side, q_of) = side(ctx, q, together, 2)?;
     let (k_side, k_of) = side(ctx, k, together, 3)?;
     let mut binds = shape(ctx, op);
@@ -95,13 +105,8 @@ pub(super) fn token(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, [q, k]: [&Input; 2]
         binds.read("V", v.of());
     }
     let norms = [&q_side, &k_side].map(|side| side.norm);
-    let mut eps = 0.0;
     if norms.iter().any(Option::is_some) {
-        let weights: Vec<_> = norms.iter().map(|norm| (norm.and_then(|n| n.0), op.head_dim)).collect();
-        if norms.iter().flatten().any(|norm| norm.0.is_none()) {
-            return Err(Error::Op { op: "attention".into(), what: "norms of heads need weights".into() });
-        }
-        eps = norms.iter().flatten().map(|norm| norm.1).next().unwrap_or(0.0);
+        let weights = norms.map(|norm| (norm.map(|n| n.0), op.head_dim));
         let both = ctx.vector_of(&weights, false);
         binds.read("NORMS", Ref::Vector(both));
     }
@@ -133,7 +138,8 @@ pub(super) fn token(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, [q, k]: [&Input; 2]
         op.window.unwrap_or(0) as u32,
         op.scale.to_bits(),
         op.softcap.unwrap_or(0.0).to_bits(),
-        eps.to_bits(),
+        norms[0].map_or(0.0, |norm| norm.1).to_bits(),
+        norms[1].map_or(0.0, |norm| norm.1).to_bits(),
         q_side.clamp.to_bits(),
         k_side.clamp.to_bits(),
     ];
