@@ -133,33 +133,58 @@ impl Rig {
     pub fn weight(&mut self, shape: &[usize], values: Vec<f32>) -> WeightId {
         let row_len = shape.last().copied().unwrap_or(1);
         let rows = values.len() / row_len;
-        self.push_weight(shape, f32_tensor(values, vec![rows, row_len]))
+        self.push_weight(shape, vec![f32_tensor(values, vec![rows, row_len])])
     }
 
-    /// A matrix, or a stack of them, stored as `dtype`; between -1 and 1 over the root of a row's length.
+    /// A matrix, or a stack of them, stored as `dtype`; about -1 to 1 over the root of a row's length.
     pub fn matrix(&mut self, dtype: DType, shape: &[usize]) -> WeightId {
         let row_len = shape.last().copied().unwrap_or(1);
-        let most = (row_len as f32).sqrt().recip();
-        let values = self.random.between(-most, most, shape.iter().product());
-        let rows = values.len() / row_len;
-        let mut bytes = vec![0; rows * dtype.row_bytes(row_len).expect("whole blocks")];
-        quant::encode(dtype, &values, &mut bytes).expect("an encoder");
-        self.push_weight(shape, Tensor { dtype, shape: vec![rows, row_len], bytes: bytes.into() })
+        let rows = shape.iter().product::<usize>() / row_len;
+        let tensor = self.tensor(dtype, rows, row_len);
+        self.push_weight(shape, vec![tensor])
     }
 
-    fn push_weight(&mut self, shape: &[usize], tensor: Tensor) -> WeightId {
+    /// A matrix whose rows are of several types: each with how many.
+    pub fn rows_of(&mut self, types: &[(DType, usize)], row_len: usize) -> WeightId {
+        let tensors = types.iter().map(|&(dtype, rows)| self.tensor(dtype, rows, row_len)).collect();
+        self.push_weight(&[types.iter().map(|part| part.1).sum(), row_len], tensors)
+    }
+
+    fn tensor(&mut self, dtype: DType, rows: usize, row_len: usize) -> Tensor {
+        let most = (row_len as f32).sqrt().recip();
+        let mut bytes = vec![0; rows * dtype.row_bytes(row_len).expect("whole blocks")];
+        if quant::can_encode(dtype) {
+            let values = self.random.between(-most, most, rows * row_len);
+            quant::encode(dtype, &values, &mut bytes).expect("an encoder");
+        } else {
+            // Whatever bits, below a scale in front.
+            let (block, scale): (usize, &[u8]) = match dtype {
+                DType::MXFP4 => (17, &[120]),
+                DType::IQ2_XS => (74, &[0x00, 0x20]),
+                _ => panic!("blocks of {dtype}"),
+            };
+            bytes.iter_mut().for_each(|byte| *byte = self.random.bits() as u8);
+            bytes.chunks_exact_mut(block).for_each(|block| block[..scale.len()].copy_from_slice(scale));
+        }
+        Tensor { dtype, shape: vec![rows, row_len], bytes: bytes.into() }
+    }
+
+    fn push_weight(&mut self, shape: &[usize], tensors: Vec<Tensor>) -> WeightId {
         let name = format!("weight {}", self.loaded.len());
-        let info = TensorInfo {
-            name: name.clone(),
-            dtype: tensor.dtype,
-            shape: tensor.shape.clone(),
-            source: 0,
-            range: 0..tensor.bytes.len() as u64,
+        let part = |tensor: &Tensor| {
+            let info = TensorInfo {
+                name: name.clone(),
+                dtype: tensor.dtype,
+                shape: tensor.shape.clone(),
+                source: 0,
+                range: 0..tensor.bytes.len() as u64,
+            };
+            Part { tensor: info, rows: 0..tensor.shape[0], row_len: tensor.shape[1] }
         };
-        let part = Part { tensor: info, rows: 0..tensor.shape[0], row_len: tensor.shape[1] };
+        let parts = tensors.iter().map(part).collect();
         let shape = shape.to_vec();
-        self.loaded.push(LoadedWeight { name: name.clone(), shape: shape.clone(), parts: vec![tensor] });
-        self.weights.push(Weight { name, shape, parts: vec![part], transform: Transform::None })
+        self.loaded.push(LoadedWeight { name: name.clone(), shape: shape.clone(), parts: tensors });
+        self.weights.push(Weight { name, shape, parts, transform: Transform::None })
     }
 
     /// A slot of the state.
