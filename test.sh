@@ -25,4 +25,12 @@ if ! command -v pip >/dev/null && ! command -v pip3 >/dev/null && ! python3 -m p
     say "without pip the test models can only come from the Hugging Face hub"
   fi
 fi
+# The GPU's tests run on software that plays one where there is no other: Mesa's lavapipe.
+if ! ls /usr/share/vulkan/icd.d/*.json /etc/vulkan/icd.d/*.json >/dev/null 2>&1 && [ -z "${VK_DRIVER_FILES:-}" ]; then
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    apt-get update -qq && apt-get install -y -qq libvulkan1 mesa-vulkan-drivers
+  else
+    say "the tests of the GPU executor need a Vulkan driver: a GPU's, or Mesa's lavapipe (mesa-vulkan-drivers)"
+  fi
+fi
 cargo test --workspace --no-fail-fast "$@"

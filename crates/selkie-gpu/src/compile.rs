@@ -317,7 +317,7 @@ impl Then {
     /// The word in shaders' defines.
     pub fn word(&self) -> &'static str {
         match self {
-            Then::Store => "store",
+            Then::Store | Then::Convolve(_) => "store",
             Then::Glu { .. } => "glu",
             Then::Add { .. } => "add",
         }

@@ -17,11 +17,12 @@ use selkie_model::{
 };
 
 use crate::{
-    Buffer, Gpu,
+    Buffer, Flavours, Gpu,
     compile::{Program, Regime, Target, View, compile},
     gpu::Use,
     kernels::sample::{self, Around, Sampler},
     memory::Memory,
+    self_test,
     state::{Inner, MARK_EVERY, MARKS, Mark, PlaneShape, Planes, Slots},
     table::{Bound, Ref, Run, STEP_STRIDE, Sizes, Step, Table, Timers},
     weights::{Needed, Resident, UPLOAD_AT_ONCE},
@@ -129,18 +130,29 @@ impl Inputs {
 }
 
 impl Engine {
-    /// Compiles the model's plan, puts its weights on the device and makes every buffer that passes will need.
+    /// Compiles the model's plan, puts its weights on the device and makes every buffer that passes will need. Where the
+    /// kernels that rest on more than WebGPU promises cannot be made, or fail a test, the plain ones take their place.
     ///
     /// # Errors
-    /// Where there is no room, or an op or block format has no kernel.
+    /// Where there is no room, an op or block format has no kernel, or plain kernels fail, too.
     pub async fn new(gpu: Gpu, spec: &ModelSpec, weights: LoadedWeights, options: &RunOptions) -> crate::Result<Self> {
-        Self::with_plan(gpu, spec, fuse(plan(spec)), weights, options).await
+        let plan = fuse(plan(spec));
+        let made = Self::tested(gpu.clone(), spec, plan.clone(), weights.clone(), options, true).await;
+        match made {
+            Err(error @ (crate::Error::SelfTest(_) | crate::Error::Kernel { .. }))
+                if gpu.flavours() != Flavours::default() =>
+            {
+                tracing::warn!("plain kernels run on {}, since of its own ones {error}", gpu.name());
+                Self::tested(gpu.plain(), spec, plan, weights, options, true).await
+            }
+            made => made,
+        }
     }
 
-    /// As [`new`](Self::new), with a plan that is given.
+    /// As [`new`](Self::new), with a plan that is given, and without a test.
     ///
     /// # Errors
-    /// As there.
+    /// As there, and where a kernel cannot be made.
     pub async fn with_plan(
         gpu: Gpu,
         spec: &ModelSpec,
@@ -148,8 +160,19 @@ impl Engine {
         weights: LoadedWeights,
         options: &RunOptions,
     ) -> crate::Result<Self> {
+        Self::tested(gpu, spec, plan, weights, options, false).await
+    }
+
+    async fn tested(
+        gpu: Gpu,
+        spec: &ModelSpec,
+        plan: Plan,
+        weights: LoadedWeights,
+        options: &RunOptions,
+        test: bool,
+    ) -> crate::Result<Self> {
         let mut memory = None;
-        let made = Self::make(gpu.clone(), spec, plan, weights, options, &mut memory).await;
+        let made = Self::make(gpu.clone(), spec, plan, weights, options, &mut memory, test).await;
         made.map_err(|error| match (error, memory) {
             // Whatever did not fit, it is the sum that has to become smaller.
             (crate::Error::OutOfMemory { .. }, Some(memory)) => memory.refused(&gpu),
@@ -165,6 +188,7 @@ impl Engine {
         mut weights: LoadedWeights,
         options: &RunOptions,
         memory: &mut Option<Memory>,
+        test: bool,
     ) -> crate::Result<Self> {
         let target = |regime| Target { regime, limits: gpu.limits(), flavours: gpu.flavours(), exact: options.exact };
         let mut needed = Needed::new(spec, Some(&weights), gpu.limits());
@@ -197,7 +221,10 @@ impl Engine {
             staging: readback_bytes + UPLOAD_AT_ONCE as u64,
         };
         tracing::debug!("{} on {}", needs, gpu.name());
-        needs.check(&gpu)?;
+        if test {
+            needs.check(&gpu)?;
+            self_test::check(&gpu, spec, &weights, options.exact).await?;
+        }
         *memory = Some(needs);
         let resident = needed.upload(&gpu, &weights).await?;
         // Bytes that were made on the way in need not stay beside those on the device.

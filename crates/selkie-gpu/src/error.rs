@@ -82,6 +82,9 @@ pub enum Error {
     /// An error that came while commands ran.
     #[error("the GPU reported: {0}")]
     Reported(String),
+    /// Kernels do not do what they should on this device.
+    #[error("the self-test failed: {0}")]
+    SelfTest(String),
     /// A plan that this executor cannot run.
     #[error("op {op}: {what}")]
     Op {

@@ -41,6 +41,11 @@ impl GpuExecutor {
         Ok(Self { engine: Rc::new(Engine::with_plan(gpu, spec, plan, weights, options).await?) })
     }
 
+    /// An executor for a model that is on its device already.
+    pub(crate) fn of(engine: Rc<Engine>) -> Self {
+        Self { engine }
+    }
+
     /// The model on the device.
     pub fn engine(&self) -> &Engine {
         &self.engine

@@ -14,6 +14,7 @@ pub mod lower;
 mod memory;
 mod preprocess;
 pub mod quant;
+mod self_test;
 mod state;
 pub mod table;
 pub mod weights;

@@ -5,6 +5,7 @@
 //! kernel cannot, the value is made by a dispatch of its own.
 
 mod chains;
+mod convolve;
 mod early;
 
 use std::collections::HashMap;
@@ -15,6 +16,8 @@ use selkie_model::{
     plan::{AttentionOp, BufferId, Mamba3Op, Op, Plan, Product, SelectiveScanOp},
     spec::{Activation, Mixture},
 };
+
+pub use convolve::Convolve;
 
 /// A row of values, made of another: gate, norm, gate, scale, in this order, each where it is.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,6 +74,8 @@ pub enum Function {
 pub enum Then {
     /// Each product to its own buffer.
     Store,
+    /// The same, one of them through a convolution.
+    Convolve(Convolve),
     /// `activation(first) · second`.
     Glu {
         /// Of the first product.
@@ -261,7 +266,7 @@ impl Lowered {
         match self {
             Lowered::Rows { out, .. } | Lowered::Mixture { out, .. } => vec![*out],
             Lowered::Products { products, then, .. } => match then {
-                Then::Store => products.iter().map(|p| p.out).collect(),
+                Then::Store | Then::Convolve(_) => products.iter().map(|p| p.out).collect(),
                 Then::Glu { out, .. } | Then::Add { out, .. } => vec![*out],
             },
             Lowered::Attention { op, .. } => vec![op.out],
@@ -313,7 +318,11 @@ pub fn lower(plan: &Plan, lazy: Lazy) -> Vec<(Lowered, Option<usize>)> {
         run.layer = None;
         run.whole(kept);
     }
-    run.out
+    let mut lowered = run.out;
+    if lazy.one_row {
+        convolve::absorb(plan, &mut lowered);
+    }
+    lowered
 }
 
 /// How often each buffer is read, by callers too.
@@ -386,7 +395,9 @@ impl Run<'_> {
 
     fn heads(&mut self, x: BufferId, head_dim: usize) -> Input {
         let input = self.input(x);
-        let by_head = input.norm.is_none_or(|norm| norm.group == head_dim);
+        let width = self.plan.buffer(x).width;
+        let by_head =
+            input.norm.is_none_or(|norm| norm.weight.is_some() && (norm.group == head_dim || norm.group == width));
         let clamped = input.after.is_none_or(|gate| matches!(gate, Gate::Of(Function::Clamp(_))))
             && input.before.is_none_or(|gate| input.norm.is_none() && matches!(gate, Gate::Of(Function::Clamp(_))));
         if self.lazy.attention && by_head && clamped && input.scale == 1.0 {

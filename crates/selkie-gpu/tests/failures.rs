@@ -145,3 +145,46 @@ fn errors_that_nobody_waited_for_fail_the_next_pass() {
     assert_eq!(state.positions(), 3);
     assert_eq!(feed(&mut executor, &mut state, &[4]).expect("a pass"), second);
 }
+
+/// Sums of a workgroup by subgroups that are wrong, all else being right.
+fn wrong_subgroups() -> (&'static str, &'static str) {
+    let file = "kernels/reduce.wgsl";
+    let text = shader_source(file).expect(file);
+    assert!(text.contains("subgroupAdd(value)"), "{text}");
+    (file, text.replace("subgroupAdd(value)", "subgroupAdd(0.7 * value)").leak())
+}
+
+#[test]
+fn a_flavour_that_fails_its_test_gives_way_to_plain_kernels() {
+    let right = open(GpuOptions::default());
+    let mut executor = load(&right, &small()).expect("a model");
+    let mut own = state(&executor);
+    let wanted = feed(&mut executor, &mut own, &[1, 2, 3]).expect("a pass");
+    assert!(!executor.device().contains("plain kernels"), "{}", executor.device());
+    if right.flavours().subgroup.is_none() {
+        return;
+    }
+    let gpu = open(GpuOptions { replaced: Some(wrong_subgroups()), ..GpuOptions::default() });
+    let mut executor = load(&gpu, &small()).expect("a model on plain kernels");
+    assert!(executor.device().contains("plain kernels"), "{}", executor.device());
+    let mut own = state(&executor);
+    let got = feed(&mut executor, &mut own, &[1, 2, 3]).expect("a pass");
+    let size = wanted.iter().fold(0.0, |m: f32, v| m.max(v.abs()));
+    for (got, wanted) in got.iter().zip(&wanted) {
+        assert!((got - wanted).abs() < 0.05 * size, "{got} for {wanted}");
+    }
+}
+
+#[test]
+fn kernels_that_compute_something_else_are_refused() {
+    let file = "kernels/embed/embed.wgsl";
+    let text = shader_source(file).expect(file);
+    let line = text.lines().find(|line| line.trim_start().starts_with("out[")).expect("a store");
+    let wrong = line.replacen('=', "= 0.5 +", 1);
+    let text: &'static str = text.replace(line, &wrong).leak();
+    for floor in [false, true] {
+        let gpu = open(GpuOptions { replaced: Some((file, text)), floor, ..GpuOptions::default() });
+        let error = load(&gpu, &small()).err().expect("a failure").to_string();
+        assert!(error.contains("the self-test failed: ") && error.contains(" are off by "), "{error}");
+    }
+}

@@ -11,7 +11,7 @@ use selkie_suite::Case;
 
 /// Attention of several kinds, and recurrent layers.
 const MODELS: &[&str] =
-    &["llama-gqa", "gemma2", "mistral-swa", "jamba", "mamba2-g2", "ssm-mamba3-attention", "qwen3next-dense"];
+    &["llama-gqa", "gemma2", "mistral-swa", "mamba", "mamba2-g2", "ssm-mamba3-attention", "qwen3next-dense"];
 const PROMPT: [u32; 10] = [40, 77, 114, 151, 188, 25, 62, 99, 136, 173];
 const SEED: u64 = 7;
 
@@ -195,7 +195,7 @@ fn own_gpu() -> Gpu {
 #[test]
 fn tokens_need_no_new_buffers() {
     let gpu = own_gpu();
-    for name in [MODELS[0], "jamba"] {
+    for name in [MODELS[0], "mamba"] {
         let mut executor = executor(gpu.clone(), name);
         let params = random();
         let choice = Choice { params: &params, seed: SEED, sequence: 0, stop: &[] };

@@ -271,13 +271,13 @@ impl Gpu {
             queue,
             info,
             limits: found,
-            flavours,
             counts: Arc::new(Counts::default()),
             failure,
             pipelines: Mutex::default(),
             layouts: Mutex::default(),
+            passed: Mutex::default(),
         };
-        Ok(Gpu { inner: Arc::new(inner) })
+        Ok(Gpu { inner: Arc::new(inner), flavours, fell_back: false })
     }
 }
 

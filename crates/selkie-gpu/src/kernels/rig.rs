@@ -150,6 +150,14 @@ impl Rig {
         self.push_weight(&[types.iter().map(|part| part.1).sum(), row_len], tensors)
     }
 
+    /// As [`matrix`](Self::matrix), in as many tensors of equal size as there are types.
+    pub fn stack(&mut self, dtypes: &[DType], shape: &[usize]) -> WeightId {
+        let row_len = shape.last().copied().unwrap_or(1);
+        let rows = shape.iter().product::<usize>() / row_len / dtypes.len();
+        let tensors = dtypes.iter().map(|&dtype| self.tensor(dtype, rows, row_len)).collect();
+        self.push_weight(shape, tensors)
+    }
+
     fn tensor(&mut self, dtype: DType, rows: usize, row_len: usize) -> Tensor {
         let most = (row_len as f32).sqrt().recip();
         let mut bytes = vec![0; rows * dtype.row_bytes(row_len).expect("whole blocks")];
@@ -172,13 +180,9 @@ impl Rig {
     fn push_weight(&mut self, shape: &[usize], tensors: Vec<Tensor>) -> WeightId {
         let name = format!("weight {}", self.loaded.len());
         let part = |tensor: &Tensor| {
-            let info = TensorInfo {
-                name: name.clone(),
-                dtype: tensor.dtype,
-                shape: tensor.shape.clone(),
-                source: 0,
-                range: 0..tensor.bytes.len() as u64,
-            };
+            let range = 0..tensor.bytes.len() as u64;
+            let (dtype, shape) = (tensor.dtype, tensor.shape.clone());
+            let info = TensorInfo { name: name.clone(), dtype, shape, source: 0, range };
             Part { tensor: info, rows: 0..tensor.shape[0], row_len: tensor.shape[1] }
         };
         let parts = tensors.iter().map(part).collect();

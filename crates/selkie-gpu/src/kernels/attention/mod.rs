@@ -4,7 +4,6 @@
 mod test;
 
 use selkie_model::{
-    WeightId,
     plan::{AttentionOp, Rows},
     rope::Pairing,
 };
@@ -57,7 +56,7 @@ fn shape(ctx: &Ctx<'_, '_>, op: &AttentionOp) -> Binds {
 /// A head's values where a token's kernel reads them, and what it does to them.
 struct Side {
     offset: usize,
-    norm: Option<(WeightId, f32)>,
+    norm: Option<crate::lower::RowNorm>,
     clamp: f32,
     rope: Option<usize>,
 }
@@ -71,7 +70,7 @@ fn side(ctx: &mut Ctx<'_, '_>, input: &Input, together: bool, scratch: usize) ->
             Gate::Of(Function::Clamp(limit)) => Some(limit),
             _ => None,
         });
-        let norm = input.norm.and_then(|norm| Some((norm.weight?, norm.eps)));
+        let norm = input.norm;
         let rope = input.rope.map(|rope| rope.0);
         return Ok((Side { offset: view.offset, norm, clamp: clamp.unwrap_or(0.0), rope }, view.of()));
     }
@@ -86,11 +85,7 @@ fn side(ctx: &mut Ctx<'_, '_>, input: &Input, together: bool, scratch: usize) ->
 /// results are in the buffer that this gives.
 pub(super) fn token(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, [q, k]: [&Input; 2], out: Target) -> Result<Ref> {
     let (q_view, k_view, v) = (ctx.view(q.x)?, ctx.view(k.x)?, ctx.view(op.v)?);
-    // The kernel has one weight for all heads of a side.
-    let fits = |input: &Input| {
-        let of_head = |id: WeightId| ctx.needed.shape(id).iter().product::<usize>() == op.head_dim;
-        input.norm.is_none_or(|norm| norm.weight.is_some_and(of_head))
-    };
+    let fits = |input: &Input| input.norm.is_none_or(|norm| norm.weight.is_some());
     let together = q_view.place == k_view.place && k_view.place == v.place && fits(q) && fits(k);
     let (q_side, q_of) = side(ctx, q, together, 2)?;
     let (k_side, k_of) = side(ctx, k, together, 3)?;
@@ -106,7 +101,26 @@ pub(super) fn token(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, [q, k]: [&Input; 2]
     }
     let norms = [&q_side, &k_side].map(|side| side.norm);
     if norms.iter().any(Option::is_some) {
-        let weights = norms.map(|norm| (norm.map(|n| n.0), op.head_dim));
+        let missing = || Error::Op { op: "attention".into(), what: "norms of heads need weights".into() };
+        let mut weights = vec![];
+        let views = [q_view, k_view];
+        for ((norm, view), name) in norms.iter().zip(views).zip(["Q", "K"]) {
+            let Some(norm) = norm else {
+                weights.push((None, op.head_dim));
+                continue;
+            };
+            let id = norm.weight.ok_or_else(missing)?;
+            let len: usize = ctx.needed.shape(id).iter().product();
+            weights.push((Some(id), len));
+            binds.set(&format!("{name}_EACH"), len > op.head_dim);
+            binds.set(&format!("{name}_WHOLE"), norm.group == view.width && view.width > op.head_dim);
+        }
+        for name in ["Q_EACH", "Q_WHOLE", "K_EACH", "K_WHOLE"] {
+            if binds.defines.get(name).is_none() {
+                binds.set(name, false);
+            }
+        }
+        binds.set("K_WEIGHTS", format!("{}u", weights[0].1));
         let both = ctx.vector_of(&weights, false);
         binds.read("NORMS", Ref::Vector(both));
     }
@@ -138,8 +152,8 @@ pub(super) fn token(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, [q, k]: [&Input; 2]
         op.window.unwrap_or(0) as u32,
         op.scale.to_bits(),
         op.softcap.unwrap_or(0.0).to_bits(),
-        norms[0].map_or(0.0, |norm| norm.1).to_bits(),
-        norms[1].map_or(0.0, |norm| norm.1).to_bits(),
+        norms[0].map_or(0.0, |norm| norm.eps).to_bits(),
+        norms[1].map_or(0.0, |norm| norm.eps).to_bits(),
         q_side.clamp.to_bits(),
         k_side.clamp.to_bits(),
     ];

@@ -3,8 +3,6 @@
 #include "kernels/common.wgsl"
 
 struct Params {
-    cols: u32, // of all that the experts made
-    groups: u32,
     first: u32, // the stack's row that the chunk starts with
     rows: u32, // the chunk's rows
     row_words: u32,
@@ -16,7 +14,6 @@ struct Params {
     out_offset: u32,
     residual_offset: u32,
     add_scale: f32,
-    scale: f32,
 }
 @group(0) @binding(0) var<uniform> p: Params;
 @group(0) @binding(B_OUT) var<storage, read_write> out: array<f32>; // [d_model]
@@ -40,7 +37,11 @@ var<workgroup> factors: array<f32, USED>;
 
 // Before what the experts made, x has their numbers and their weights.
 fn route(i: u32) -> f32 {
+#if ROUNDED_X
+    return bitcast<f32>(x[i / 4u][i % 4u]);
+#else
     return x[i / 4u][i % 4u];
+#endif
 }
 
 fn store(row: u32, sum: f32) {
@@ -89,9 +90,6 @@ fn main(
         experts[thread] = u32(route(thread));
         factors[thread] = route(USED + thread);
     }
-#if MAKES_INPUT
-    make_input(thread);
-#endif
     workgroupBarrier();
     let lane = thread % LANES;
     let first = group_index(id, n) * p.per_group;

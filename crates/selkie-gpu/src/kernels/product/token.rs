@@ -11,7 +11,7 @@ use crate::{
     },
     lower::Input,
     quant::Format,
-    table::{Count, Grid, Ref, Row},
+    table::{Count, Each, Grid, Ref, Row},
 };
 
 /// Invocations of a workgroup.
@@ -127,10 +127,15 @@ pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, together: &Together, th
             }
             None => [0, 0, 0, 1.0f32.to_bits(), 0, 0],
         };
-        let params = [&words[..], &of_input[..], &[other[0], factor.to_bits()]].concat();
+        let mut params = [&words[..], &of_input[..], &[other[0], factor.to_bits()]].concat();
+        let (mut slot, mut each) = (None, Each::Batch);
+        if let Epilogue::Convolve(op) = then {
+            params.extend([op.first, op.channels as u32, u32::from(op.silu)]);
+            (slot, each) = (Some(op.state), Each::Sequence);
+        }
         let count = Count::new(rows.len().div_ceil(per_group), together.out.count(), 1);
         let made = row("product with a row", "kernels/product/token.wgsl", binds.defines);
-        ctx.push(Row { params, bindings: binds.list, grid: Grid::Line(count), ..made });
+        ctx.push(Row { params, bindings: binds.list, grid: Grid::Line(count), slot, each, ..made });
     }
     Ok(())
 }

@@ -20,6 +20,11 @@ struct Params {
     after_c: f32,
     other_offset: u32,
     then_scale: f32,
+#if TAPS
+    conv_first: u32, // the row of the matrix that is the first channel
+    conv_channels: u32,
+    conv_silu: u32,
+#endif
 }
 @group(0) @binding(0) var<uniform> p: Params;
 #if ROUND
@@ -67,10 +72,15 @@ fn flush(thread: u32, first: u32) {
     workgroupBarrier();
 }
 #endif
+#if TAPS
+#include "kernels/product/convolve.wgsl"
+#endif
 
 fn with_bias(row: u32, sum: f32) -> f32 {
 #if B_BIAS
     return sum + bias[p.first + row];
+#elif CONV_BIASED
+    return sum + conv[p.conv_channels * (TAPS + 1u) + p.first + row];
 #else
     return sum;
 #endif
@@ -85,6 +95,8 @@ fn store(row: u32, sum: f32) {
     out[p.out_offset + at] = other[p.other_offset + at] + p.then_scale * with_bias(row, sum);
 #elif THEN == gated
     out[p.out_offset + at] = THEN_FN(other[p.other_offset + at], 0.0) * with_bias(row, sum);
+#elif TAPS
+    out[p.out_offset + at] = convolved(at, with_bias(row, sum));
 #else
     out[p.out_offset + at] = with_bias(row, sum);
 #endif
