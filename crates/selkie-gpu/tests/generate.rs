@@ -181,7 +181,7 @@ fn what_cannot_be_changes_nothing() {
     let penalty = SamplingParams { frequency_penalty: 0.5, ..SamplingParams::default() };
     assert!(matches!(ask(1, 8, &Choice { params: &penalty, ..choice }), Ok(None)));
     assert!(matches!(ask(1, 8, &Choice { stop: &[2; 49], ..choice }), Ok(None)));
-    drop(ask);
+
     let (ids, _) = at_once(&mut executor, 10, &choice, 1, &mut state);
     assert_eq!((ids.len(), state.positions()), (10, 20), "all the room there is");
 }

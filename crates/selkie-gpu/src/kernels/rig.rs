@@ -136,24 +136,45 @@ impl Rig {
         self.push_weight(shape, vec![f32_tensor(values, vec![rows, row_len])])
     }
 
-    /// A matrix, or a stack of them, stored as `dtype`; between -1 and 1 over the root of a row's length.
+    /// A matrix, or a stack of them, stored as `dtype`; about -1 to 1 over the root of a row's length.
     pub fn matrix(&mut self, dtype: DType, shape: &[usize]) -> WeightId {
-        self.stack(&[dtype], shape)
+        let row_len = shape.last().copied().unwrap_or(1);
+        let rows = shape.iter().product::<usize>() / row_len;
+        let tensor = self.tensor(dtype, rows, row_len);
+        self.push_weight(shape, vec![tensor])
+    }
+
+    /// A matrix whose rows are of several types: each with how many.
+    pub fn rows_of(&mut self, types: &[(DType, usize)], row_len: usize) -> WeightId {
+        let tensors = types.iter().map(|&(dtype, rows)| self.tensor(dtype, rows, row_len)).collect();
+        self.push_weight(&[types.iter().map(|part| part.1).sum(), row_len], tensors)
     }
 
     /// As [`matrix`](Self::matrix), in as many tensors of equal size as there are types.
     pub fn stack(&mut self, dtypes: &[DType], shape: &[usize]) -> WeightId {
         let row_len = shape.last().copied().unwrap_or(1);
-        let most = (row_len as f32).sqrt().recip();
         let rows = shape.iter().product::<usize>() / row_len / dtypes.len();
-        let tensors = dtypes.iter().map(|&dtype| {
-            let values = self.random.between(-most, most, rows * row_len);
-            let mut bytes = vec![0; rows * dtype.row_bytes(row_len).expect("whole blocks")];
-            quant::encode(dtype, &values, &mut bytes).expect("an encoder");
-            Tensor { dtype, shape: vec![rows, row_len], bytes: bytes.into() }
-        });
-        let tensors = tensors.collect();
+        let tensors = dtypes.iter().map(|&dtype| self.tensor(dtype, rows, row_len)).collect();
         self.push_weight(shape, tensors)
+    }
+
+    fn tensor(&mut self, dtype: DType, rows: usize, row_len: usize) -> Tensor {
+        let most = (row_len as f32).sqrt().recip();
+        let mut bytes = vec![0; rows * dtype.row_bytes(row_len).expect("whole blocks")];
+        if quant::can_encode(dtype) {
+            let values = self.random.between(-most, most, rows * row_len);
+            quant::encode(dtype, &values, &mut bytes).expect("an encoder");
+        } else {
+            // Whatever bits, below a scale in front.
+            let (block, scale): (usize, &[u8]) = match dtype {
+                DType::MXFP4 => (17, &[120]),
+                DType::IQ2_XS => (74, &[0x00, 0x20]),
+                _ => panic!("blocks of {dtype}"),
+            };
+            bytes.iter_mut().for_each(|byte| *byte = self.random.bits() as u8);
+            bytes.chunks_exact_mut(block).for_each(|block| block[..scale.len()].copy_from_slice(scale));
+        }
+        Tensor { dtype, shape: vec![rows, row_len], bytes: bytes.into() }
     }
 
     fn push_weight(&mut self, shape: &[usize], tensors: Vec<Tensor>) -> WeightId {

@@ -1,5 +1,8 @@
 //! Attention over a sequence's cache: parts of the cache for a token, tiles of it for blocks of rows.
 
+#[cfg(test)]
+mod test;
+
 use selkie_model::{
     plan::{AttentionOp, Rows},
     rope::Pairing,
@@ -61,7 +64,8 @@ struct Side {
 /// Makes what the kernel cannot, and says where the rest is.
 fn side(ctx: &mut Ctx<'_, '_>, input: &Input, together: bool, scratch: usize) -> Result<(Side, Ref)> {
     let view = ctx.view(input.x)?;
-    if together || input.is_plain() {
+    let unturned = Input { rope: None, ..input.clone() };
+    if together || unturned.is_plain() {
         let clamp = [input.before, input.after].into_iter().flatten().find_map(|gate| match gate {
             Gate::Of(Function::Clamp(limit)) => Some(limit),
             _ => None,
@@ -73,7 +77,7 @@ fn side(ctx: &mut Ctx<'_, '_>, input: &Input, together: bool, scratch: usize) ->
     let bytes = 4 * view.width as u64;
     let made = ctx.scratch(scratch, bytes);
     let target = Target { of: made, offset: 0, stride: view.width };
-    rows::emit_to(ctx, &Input { rope: None, ..input.clone() }, None, target, Rows::All)?;
+    rows::emit_to(ctx, &unturned, None, target, Rows::All)?;
     Ok((Side { offset: 0, norm: None, clamp: 0.0, rope: input.rope.map(|rope| rope.0) }, made))
 }
 
@@ -81,7 +85,8 @@ fn side(ctx: &mut Ctx<'_, '_>, input: &Input, together: bool, scratch: usize) ->
 /// results are in the buffer that this gives.
 pub(super) fn token(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, [q, k]: [&Input; 2], out: Target) -> Result<Ref> {
     let (q_view, k_view, v) = (ctx.view(q.x)?, ctx.view(k.x)?, ctx.view(op.v)?);
-    let together = q_view.place == k_view.place && k_view.place == v.place;
+    let fits = |input: &Input| input.norm.is_none_or(|norm| norm.weight.is_some());
+    let together = q_view.place == k_view.place && k_view.place == v.place && fits(q) && fits(k);
     let (q_side, q_of) = side(ctx, q, together, 2)?;
     let (k_side, k_of) = side(ctx, k, together, 3)?;
     let mut binds = shape(ctx, op);
@@ -95,7 +100,6 @@ pub(super) fn token(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, [q, k]: [&Input; 2]
         binds.read("V", v.of());
     }
     let norms = [&q_side, &k_side].map(|side| side.norm);
-    let mut eps = 0.0;
     if norms.iter().any(Option::is_some) {
         let missing = || Error::Op { op: "attention".into(), what: "norms of heads need weights".into() };
         let mut weights = vec![];
@@ -110,7 +114,6 @@ pub(super) fn token(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, [q, k]: [&Input; 2]
             weights.push((Some(id), len));
             binds.set(&format!("{name}_EACH"), len > op.head_dim);
             binds.set(&format!("{name}_WHOLE"), norm.group == view.width && view.width > op.head_dim);
-            eps = norm.eps;
         }
         for name in ["Q_EACH", "Q_WHOLE", "K_EACH", "K_WHOLE"] {
             if binds.defines.get(name).is_none() {
@@ -149,7 +152,8 @@ pub(super) fn token(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, [q, k]: [&Input; 2]
         op.window.unwrap_or(0) as u32,
         op.scale.to_bits(),
         op.softcap.unwrap_or(0.0).to_bits(),
-        eps.to_bits(),
+        norms[0].map_or(0.0, |norm| norm.eps).to_bits(),
+        norms[1].map_or(0.0, |norm| norm.eps).to_bits(),
         q_side.clamp.to_bits(),
         k_side.clamp.to_bits(),
     ];

@@ -11,7 +11,8 @@ struct Params {
     window: u32, // 0: none
     scale: f32,
     softcap: f32,
-    eps: f32,
+    q_eps: f32,
+    k_eps: f32,
     q_clamp: f32, // 0: none
     k_clamp: f32,
 }
@@ -103,7 +104,7 @@ fn max_of_all(thread: u32, value: f32) -> f32 {
 }
 
 // Norms and turns a head that was loaded. SIDE 0 is the query, 1 the key.
-fn prepare(thread: u32, side: u32, head: u32, normed: bool, turned: bool, limit: f32) {
+fn prepare(thread: u32, side: u32, head: u32, normed: bool, eps: f32, turned: bool, limit: f32) {
 #if B_NORMS
     if normed {
         var square = 0.0;
@@ -123,7 +124,7 @@ fn prepare(thread: u32, side: u32, head: u32, normed: bool, turned: bool, limit:
                 square += channel(side, i) * channel(side, i);
             }
         }
-        let factor = 1.0 / sqrt(sum_of_all(thread, square) / f32(width) + p.eps);
+        let factor = 1.0 / sqrt(sum_of_all(thread, square) / f32(width) + eps);
         // Weights are a head's, or a row's.
         let weights = select(K_WEIGHTS, 0u, side == 0u) + select(0u, head * HEAD_DIM, select(K_EACH, Q_EACH, side == 0u));
         for (var i = thread; i < HEAD_DIM; i += THREADS) {
@@ -184,13 +185,13 @@ fn main(
         heads[i / 4u][i % 4u] = q_rows[p.q_offset + head * HEAD_DIM + i];
     }
     workgroupBarrier();
-    prepare(thread, 0u, head, Q_NORMED, Q_TURNED, p.q_clamp);
+    prepare(thread, 0u, head, Q_NORMED, p.q_eps, Q_TURNED, p.q_clamp);
     if has_new {
         for (var i = thread; i < HEAD_DIM; i += THREADS) {
             heads[K_QUADS + i / 4u][i % 4u] = k_rows[p.k_offset + kv_head * HEAD_DIM + i];
         }
         workgroupBarrier();
-        prepare(thread, 1u, kv_head, K_NORMED, K_TURNED, p.k_clamp);
+        prepare(thread, 1u, kv_head, K_NORMED, p.k_eps, K_TURNED, p.k_clamp);
         if head % (N_HEADS / N_KV_HEADS) == 0u && step.done == 0u {
             for (var i = thread; i < K_QUADS; i += THREADS) {
                 keys[(last * N_KV_HEADS + kv_head) * K_QUADS + i] = pack_quad(heads[K_QUADS + i]);

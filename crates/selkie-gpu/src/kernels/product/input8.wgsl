@@ -18,13 +18,13 @@ fn make_input(thread: u32) {
         }
         values[e] = v;
     }
-    var factor = p.scale;
+    var factor = 1.0;
 #if NORM
     var square = 0.0;
     for (var e = 0u; e < EACH; e++) {
         square += dot(values[e], values[e]);
     }
-    factor *= inverseSqrt(sum_of_all(thread, square) / f32(p.cols) + p.eps);
+    factor = inverseSqrt(sum_of_all(thread, square) / f32(p.cols) + p.eps);
 #endif
     for (var e = 0u; e < EACH; e++) {
         let i = e * THREADS + thread;

@@ -39,5 +39,5 @@ fn finish_quad(i: u32, v: vec4<f32>, factor: f32) -> vec4<f32> {
 #elif AFTER == by
     y *= after_each(after[p.after_offset / 4u + i]);
 #endif
-    return y;
+    return y * p.scale;
 }

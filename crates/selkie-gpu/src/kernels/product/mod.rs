@@ -2,6 +2,8 @@
 //! both meet in workgroup memory.
 
 mod block;
+#[cfg(test)]
+mod test;
 mod token;
 
 pub(crate) use token::{Made, lanes, parts};
@@ -12,7 +14,7 @@ use selkie_model::{
 };
 
 use crate::{
-    Result,
+    Error, Result,
     compile::{Ctx, Regime, View, whole_piece},
     kernels::Binds,
     lower::{Input, Then},
@@ -41,9 +43,9 @@ pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, products: &[Product], t
         Then::Add { residual, scale, out } => {
             let (residual, out) = (ctx.view(*residual)?, ctx.view(*out)?);
             for mut together in one(ctx, &products[0])? {
-                together.out.place = out.place;
-                together.out.stride = out.stride;
-                together.out.rows = out.rows;
+                let at = together.out.offset;
+                together.out = View { offset: out.offset + at, ..out };
+                let residual = View { offset: residual.offset + at, ..residual };
                 run(ctx, &together, &Epilogue::Add { residual, scale: *scale })?;
             }
         }
@@ -65,11 +67,10 @@ pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, products: &[Product], t
                     run(ctx, &together, &Epilogue::Scratch(gates))?;
                 }
                 for mut together in one(ctx, &products[1])? {
-                    together.out.place = out.place;
-                    together.out.offset += out.offset;
-                    together.out.stride = out.stride;
-                    together.out.rows = out.rows;
-                    run(ctx, &together, &Epilogue::Gated { function: function.clone(), gates, stride: out.stride })?;
+                    let offset = together.out.offset;
+                    together.out = View { offset: out.offset + offset, ..out };
+                    let function = function.clone();
+                    run(ctx, &together, &Epilogue::Gated { function, gates, offset, stride: out.stride })?;
                 }
             }
         }
@@ -112,6 +113,8 @@ pub(crate) enum Epilogue {
         function: String,
         /// The gates.
         gates: Ref,
+        /// The first of them.
+        offset: usize,
         /// Values in a row of them.
         stride: usize,
     },
@@ -170,7 +173,7 @@ fn store(ctx: &mut Ctx<'_, '_>, products: &[Product]) -> Result<Vec<Together>> {
     let mut at = 0;
     for id in matrices(ctx, &weights, false)? {
         let rows = ctx.needed.get(id).rows;
-        let bias = bias_part(ctx, &biases, at, rows);
+        let bias = bias_part(&biases, at, rows)?.map(|parts| Ref::Vector(ctx.vector_of(&parts, false)));
         made.push(Together { matrix: id, bias, out: View { offset, width: rows, ..first } });
         offset += rows;
         at += rows;
@@ -179,17 +182,27 @@ fn store(ctx: &mut Ctx<'_, '_>, products: &[Product]) -> Result<Vec<Together>> {
 }
 
 /// The biases of matrix rows `at..at + rows`, where there are any.
-fn bias_part(ctx: &mut Ctx<'_, '_>, biases: &[(Option<WeightId>, usize)], at: usize, rows: usize) -> Option<Ref> {
+fn bias_part(
+    biases: &[(Option<WeightId>, usize)],
+    at: usize,
+    rows: usize,
+) -> Result<Option<Vec<(Option<WeightId>, usize)>>> {
     let mut start = 0;
     let mut parts = vec![];
     for &(bias, len) in biases {
         if start >= at && start + len <= at + rows {
             parts.push((bias, len));
+        } else if bias.is_some() && start < at + rows && start + len > at {
+            return Err(bias_of_parts());
         }
         start += len;
     }
     let any = parts.iter().any(|part| part.0.is_some());
-    any.then(|| Ref::Vector(ctx.vector_of(&parts, false)))
+    Ok(any.then_some(parts))
+}
+
+fn bias_of_parts() -> Error {
+    Error::Op { op: "linear".into(), what: "a bias on a weight of several types".into() }
 }
 
 /// One product, which may be of several types; its sums from offset 0 on.
@@ -204,10 +217,7 @@ fn one(ctx: &mut Ctx<'_, '_>, product: &Product) -> Result<Vec<Together>> {
         let rows = ctx.needed.get(id).rows;
         let bias = match product.bias {
             Some(bias) if alone => Some(Ref::Vector(ctx.vector_of(&[(Some(bias), piece.device_rows())], false))),
-            Some(_) => {
-                let what = "a bias on a weight of several types".into();
-                return Err(crate::Error::Op { op: "linear".into(), what });
-            }
+            Some(_) => return Err(bias_of_parts()),
             None => None,
         };
         let rows_kind = Rows::All;
@@ -252,11 +262,11 @@ pub(crate) fn bind_epilogue(binds: &mut Binds, together: &Together, then: &Epilo
             binds.set("THEN_FN", function);
             ([0, 0], 1.0)
         }
-        Epilogue::Gated { function, gates, stride } => {
+        Epilogue::Gated { function, gates, offset, stride } => {
             binds.set("THEN", "gated");
             binds.set("THEN_FN", function);
             binds.read("OTHER", *gates);
-            ([0, *stride as u32], 1.0)
+            ([*offset as u32, *stride as u32], 1.0)
         }
         Epilogue::Add { residual, scale } => {
             binds.set("THEN", "add");

@@ -1,5 +1,8 @@
 //! Norms, gates, scales and sums that stand alone: `out = residual + scale · input`.
 
+#[cfg(test)]
+mod test;
+
 use selkie_model::plan::{BufferId, Rows};
 
 use crate::{
