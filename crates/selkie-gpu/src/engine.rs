@@ -20,10 +20,10 @@ use crate::{
     Buffer, Flavours, Gpu,
     compile::{Program, Regime, Target, View, compile},
     gpu::Use,
-    kernels::sample::{Around, Sampler},
+    kernels::sample::{self, Around, Sampler},
     memory::Memory,
     self_test,
-    state::{Inner, MARK_EVERY, Mark, PlaneShape, Planes, Slots},
+    state::{Inner, MARK_EVERY, MARKS, Mark, PlaneShape, Planes, Slots},
     table::{Bound, Ref, Run, STEP_STRIDE, Sizes, Step, Table, Timers},
     weights::{Needed, Resident, UPLOAD_AT_ONCE},
 };
@@ -75,7 +75,7 @@ pub struct Engine {
     sampler: Sampler,
     /// How long a token takes that the device chooses, as far as is known.
     token_time: Cell<Option<Duration>>,
-    _resident: Resident,
+    resident: Resident,
     _places: Vec<Arc<Buffer>>,
     shapes: Vec<Vec<PlaneShape>>,
     /// Rows of the next block, as the last ones' time suggests.
@@ -209,8 +209,7 @@ impl Engine {
             .collect();
         let scratch_size = |i| [&token, &block].iter().filter_map(|p| p.scratch.get(i)).max().copied().unwrap_or(16);
         let scratch_sizes: Vec<u64> = (0..token.scratch.len().max(block.scratch.len())).map(scratch_size).collect();
-        let shapes: Vec<Vec<PlaneShape>> =
-            plan.slots.iter().map(|slot| PlaneShape::of(slot, options.exact)).collect();
+        let shapes: Vec<Vec<PlaneShape>> = plan.slots.iter().map(|slot| PlaneShape::of(slot, options.exact)).collect();
         let widest = spec.vocab_size.max(spec.d_model).next_multiple_of(4);
         let readback_bytes = 4 * (most_outputs * widest) as u64;
         let asked = options.context.min(positions);
@@ -218,11 +217,11 @@ impl Engine {
             weights: needed.bytes(),
             state: shapes.iter().flatten().map(|shape| shape.bytes(asked.max(1)) * shape.copies()).sum(),
             positions: asked,
-            values: place_sizes.iter().chain(&scratch_sizes).sum(),
+            values: place_sizes.iter().chain(&scratch_sizes).chain(&sample::bytes(token.logits.width)).sum(),
             staging: readback_bytes + UPLOAD_AT_ONCE as u64,
         };
-        tracing::debug!("{} on {}", needs, gpu.name());
         if test {
+            tracing::debug!("the model needs {needs} on {}", gpu.name());
             needs.check(&gpu)?;
             self_test::check(&gpu, spec, &weights, options.exact).await?;
         }
@@ -279,7 +278,7 @@ impl Engine {
             &Around {
                 logits: &token.logits.0,
                 offset: token.logits.1.offset,
-                width: spec.vocab_size,
+                width: token.logits.1.width,
                 inputs: &inputs.buffer,
                 ids: inputs.ids,
                 tokens: MAX_SEQUENCES,
@@ -302,7 +301,7 @@ impl Engine {
             readback,
             sampler,
             token_time: Cell::default(),
-            _resident: resident,
+            resident,
             _places: places,
             shapes,
             block_rows: Cell::new(rows),
@@ -323,6 +322,11 @@ impl Engine {
     /// What it needs there.
     pub fn memory(&self) -> Memory {
         self.memory
+    }
+
+    /// In how many buffers each matrix lies.
+    pub fn chunks(&self) -> Vec<usize> {
+        self.resident.matrices.iter().map(Vec::len).collect()
     }
 
     /// The table of a regime.
@@ -348,7 +352,12 @@ impl Engine {
         let planes = Rc::new(planes);
         let recurrent = self.plan.slots.iter().any(|slot| !matches!(slot, Slot::KvCache { .. }));
         let marks = if recurrent { vec![Rc::new(Mark { positions: 0, buffers: None })] } else { vec![] };
-        let inner = RefCell::new(Inner { planes, marks, ids: vec![], replay: None, positions: 0 });
+        let mut spare = vec![];
+        while recurrent && spare.len() < MARKS {
+            let buffers = Some(self.mark_buffers(&planes).await?);
+            spare.push(Rc::new(Mark { positions: 0, buffers }));
+        }
+        let inner = RefCell::new(Inner { planes, marks, spare, ids: vec![], replay: None, positions: 0 });
         Ok(Slots { engine: self.clone(), capacity, inner })
     }
 
@@ -373,7 +382,8 @@ impl Engine {
             inner.marks.clear();
         }
         if self.has_recurrent() {
-            let mark = self.mark(&planes, snapshot.positions, None).await?;
+            let spare = state.inner.borrow_mut().spare.pop();
+            let mark = self.mark(&planes, snapshot.positions, spare).await?;
             state.inner.borrow_mut().marks = vec![Rc::new(mark)];
         }
         Ok(state)
@@ -423,18 +433,21 @@ impl Engine {
         slots.filter(|(slot, _)| !matches!(slot, Slot::KvCache { .. })).flat_map(|(_, buffers)| buffers)
     }
 
+    /// Room for a copy of the recurrent slots.
+    async fn mark_buffers(&self, planes: &Planes) -> crate::Result<Vec<Arc<Buffer>>> {
+        let mut made = vec![];
+        for buffer in self.recurrent(planes) {
+            made.push(self.gpu.buffer("older state", buffer.bytes(), Use::Storage).await?);
+        }
+        Ok(made)
+    }
+
     /// A copy of the recurrent slots, into the buffers of a copy that nobody needs any more where there is one.
     async fn mark(&self, planes: &Planes, positions: usize, old: Option<Rc<Mark>>) -> crate::Result<Mark> {
         let old = old.and_then(|old| Rc::try_unwrap(old).ok()).and_then(|old| old.buffers);
         let buffers = match old {
             Some(buffers) => buffers,
-            None => {
-                let mut made = vec![];
-                for buffer in self.recurrent(planes) {
-                    made.push(self.gpu.buffer("older state", buffer.bytes(), Use::Storage).await?);
-                }
-                made
-            }
+            None => self.mark_buffers(planes).await?,
         };
         let mut encoder = self.gpu.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         for (from, to) in self.recurrent(planes).zip(&buffers) {
@@ -573,8 +586,13 @@ impl Engine {
                 None
             }
         };
-        let positions = state.inner.borrow().positions;
-        let mark = self.mark(planes, positions, old).await?;
+        let (positions, room) = {
+            let mut inner = state.inner.borrow_mut();
+            // The first copy of all, of nothing, has no buffers.
+            let old = old.filter(|mark| mark.buffers.is_some());
+            (inner.positions, old.or_else(|| inner.spare.pop()))
+        };
+        let mark = self.mark(planes, positions, room).await?;
         state.inner.borrow_mut().marks.push(Rc::new(mark));
         Ok(())
     }

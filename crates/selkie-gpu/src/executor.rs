@@ -71,13 +71,7 @@ impl GpuExecutor {
         Ok(output)
     }
 
-    async fn choose(
-        &self,
-        last: u32,
-        n: usize,
-        choice: &Choice<'_>,
-        state: &mut State,
-    ) -> Result<Option<Vec<u32>>> {
+    async fn choose(&self, last: u32, n: usize, choice: &Choice<'_>, state: &mut State) -> Result<Option<Vec<u32>>> {
         let vocab_size = self.engine.spec.vocab_size;
         if last as usize >= vocab_size {
             return Err(Error::TokenId { id: last, vocab_size });

@@ -24,6 +24,7 @@ pub use error::{Error, Result};
 pub use executor::GpuExecutor;
 pub use gpu::{Access, Buffer, Counts, Flavours, Found, Gpu, GpuOptions, Limits, Pipeline, Shader, devices};
 pub use kernels::Measured;
+pub use kernels::sample::shaders as sampling_shaders;
 pub use memory::Memory;
 pub use preprocess::{Defines, PreprocessError, preprocess};
 

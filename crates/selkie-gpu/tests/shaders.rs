@@ -6,6 +6,7 @@ use selkie_gpu::{
     Flavours, Limits, Shader,
     compile::{Regime, Target, compile},
     quant::Format,
+    sampling_shaders,
     weights::Needed,
 };
 use selkie_model::plan::{fuse, plan};
@@ -22,7 +23,7 @@ const DEVICES: [Flavours; 4] = [
 fn shaders(flavours: Flavours) -> BTreeSet<Shader> {
     let large = Limits { binding: 1 << 31, buffer: 1 << 32, workgroup_memory: 48 << 10, ..Limits::FLOOR };
     let limits = if flavours.cooperative { large } else { Limits::FLOOR };
-    let mut found = BTreeSet::new();
+    let mut found = BTreeSet::from_iter(sampling_shaders());
     for name in [selkie_suite::DENSE, selkie_suite::MIXTURES, selkie_suite::RECURRENT].concat() {
         for form in &selkie_suite::Case::open(name).forms {
             let (spec, weights) = form.load();

@@ -1,5 +1,5 @@
-// What the kernels of Mamba-3 over many rows share. `work` holds, each [rows of the batch, ..]: a head's scalars, its angles, B and
-// C after their norms; and a state for each chunk of p.chunk rows but a sequence's first, whose state is the slot's own.
+// What the kernels of Mamba-3 over many rows share. `work` holds, each [rows of the batch, ..]: a head's scalars, the cosines and
+// sines of its angles, B and C after their norms; and a state for each chunk of p.chunk rows but a sequence's first, whose state is the slot's own.
 #include "kernels/mamba3/common.wgsl"
 
 @group(0) @binding(B_WORK) var<storage, read_write> work: array<f32>;
@@ -7,9 +7,9 @@
 const STATE = HEAD_DIM * D_STATE;
 
 // A row's scalars of a head, rows counted in the sequence: 0 is the logarithm of the decay since the chunk began, this row's too;
-// 1 the factor of its input for later rows; 2 that for itself; 3 the time step.
+// 1 the factor of its input for later rows; 2 that for itself.
 fn scalar(row: u32, head: u32, which: u32) -> f32 {
-    return work[p.steps + ((step.first + row) * HEADS + head) * 4u + which];
+    return work[p.steps + ((step.first + row) * HEADS + head) * 3u + which];
 }
 
 // The state that chunk `chunk`, which is not the first, finds.
@@ -31,8 +31,8 @@ fn made(side: u32, row: u32, r: u32, head: u32, n: u32) -> f32 {
     if pair.at >= ANGLES {
         return v;
     }
-    let angle = cos_sin(work[p.angles + ((step.first + row) * HEADS + head) * ANGLES + pair.at]);
-    return turned_by(pair, v, biased(side, row, r, head, pair.other), angle);
+    let at = p.angles + (((step.first + row) * HEADS + head) * ANGLES + pair.at) * 2u;
+    return turned_by(pair, v, biased(side, row, r, head, pair.other), vec2<f32>(work[at], work[at + 1u]));
 }
 #endif
 

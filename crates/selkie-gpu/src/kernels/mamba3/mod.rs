@@ -169,11 +169,12 @@ fn token(ctx: &mut Ctx<'_, '_>, op: &Mamba3Op, b: &Input, c: &Input) -> Result<(
             binds.set(&format!("{name}_WEIGHT"), 1);
         }
     }
-    if s.d_state % 4 == 0 {
+    if s.d_state.is_multiple_of(4) {
         binds.set("D_STATE_ALIGNED", 1);
     }
     // A power of two of invocations for each channel, four at least: they read 64 bytes of a state's row at once.
-    binds.set("LANES", (THREADS / s.head_dim.next_power_of_two().min(THREADS)).clamp(4, 64));
+    let lanes = (THREADS / s.head_dim.next_power_of_two().min(THREADS)).clamp(4, 64);
+    binds.set("LANES", lanes);
     let norms = (2 * s.rank).next_power_of_two();
     binds.set("NORMS", norms);
     // Keys, older keys and queries of all ranks take what sums, factors and angles leave of the workgroup's memory.
@@ -183,7 +184,9 @@ fn token(ctx: &mut Ctx<'_, '_>, op: &Mamba3Op, b: &Input, c: &Input) -> Result<(
         let what = format!("{} angles leave no room for states", s.n_angles);
         return Err(Error::Op { op: "mamba3".into(), what });
     }
-    binds.set("TILE", room.min(s.d_state.next_multiple_of(4)));
+    let tile = room.min(s.d_state.next_multiple_of(4));
+    binds.set("TILE", tile);
+    binds.set("EACH", (tile / 4).div_ceil(lanes));
     let params = params(op, &values, sides, out, &small, Work::default());
     let grid = Grid::Line(Count::fixed(s.n_heads));
     let made = row("mamba3 of a row", "kernels/mamba3/token.wgsl", binds.defines);
@@ -196,8 +199,8 @@ fn block(ctx: &mut Ctx<'_, '_>, op: &Mamba3Op, b: &Input, c: &Input) -> Result<(
     let rows = ctx.max_rows;
     let bc = s.rank * s.n_groups * s.d_state;
     let steps = 0;
-    let angles = steps + 4 * rows * s.n_heads;
-    let bc_at = angles + rows * s.n_heads * s.n_angles;
+    let angles = steps + 3 * rows * s.n_heads;
+    let bc_at = angles + 2 * rows * s.n_heads * s.n_angles;
     let states = bc_at + 2 * rows * bc;
     // Longer chunks where the states of all of them would be too large to bind.
     let limit = ctx.target.limits.binding.min(ctx.target.limits.buffer);

@@ -18,7 +18,7 @@ const ROWS = THREADS / LANES;
 const PER_NORM = THREADS / NORMS;
 var<workgroup> partial: array<f32, THREADS>;
 var<workgroup> factors: array<f32, NORMS>;
-var<workgroup> turned: array<vec2<f32>, ANGLES>;
+var<workgroup> turned: array<vec2<f32>, ANGLES + 1u>;
 var<workgroup> keys: array<vec4<f32>, RANK * TILE / 4u>; // [RANK, TILE]
 var<workgroup> older_keys: array<vec4<f32>, RANK * TILE / 4u>;
 var<workgroup> queries: array<vec4<f32>, RANK * TILE / 4u>;
@@ -98,6 +98,19 @@ fn norm(thread: u32, head: u32) {
     }
 }
 
+// Factors of norms, cosines and sines.
+fn prepare(thread: u32, head: u32, dt: f32) {
+    norm(thread, head);
+    for (var i = thread; i < ANGLES; i += THREADS) {
+        let angle = less_turns(angles[head * ANGLES + i] + turn_of(0u, i, dt));
+        turned[i] = cos_sin(angle);
+        if step.done == 0u {
+            angles[head * ANGLES + i] = angle;
+        }
+    }
+    workgroupBarrier();
+}
+
 @compute @workgroup_size(256)
 fn main(
     @builtin(workgroup_id) id: vec3<u32>,
@@ -109,15 +122,6 @@ fn main(
     let decay = exp(scalars.dt * scalars.rate);
     let now = scalars.trap * scalars.dt;
     let before = decay * (1.0 - scalars.trap) * scalars.dt;
-    norm(thread, head);
-    for (var i = thread; i < ANGLES; i += THREADS) {
-        let angle = less_turns(angles[head * ANGLES + i] + turn_of(0u, i, scalars.dt));
-        turned[i] = cos_sin(angle);
-        if step.done == 0u {
-            angles[head * ANGLES + i] = angle;
-        }
-    }
-    workgroupBarrier();
 
     for (var first = 0u; first < HEAD_DIM; first += ROWS) {
         let channel = first + thread / LANES;
@@ -129,11 +133,29 @@ fn main(
             x = values[p.x + row];
             older_x = last_x[row];
         }
+        // For each rank, what multiplies the older key and the new one.
+        var inputs: array<vec2<f32>, RANK>;
         var sums: array<f32, RANK>;
         for (var r = 0u; r < RANK; r++) {
+            inputs[r] = vec2<f32>();
+            if there {
+                inputs[r] = mimo(head, r, channel) * vec2<f32>(before * older_x, now * x);
+            }
             sums[r] = 0.0;
         }
         for (var tile = 0u; tile < D_STATE; tile += TILE) {
+            // All of the states are on their way before anything waits for them.
+            var held: array<vec4<f32>, EACH>;
+            for (var i = 0u; i < EACH; i++) {
+                let quad = thread % LANES + i * LANES;
+                held[i] = vec4<f32>();
+                if there && quad < TILE / 4u && tile + 4u * quad < D_STATE {
+                    held[i] = read_state(row, tile / 4u + quad);
+                }
+            }
+            if first == 0u && tile == 0u {
+                prepare(thread, head, scalars.dt);
+            }
             // One tile stays as it is for all rows.
             if first == 0u || TILE < D_STATE {
                 for (var i = thread; i < RANK * TILE; i += THREADS) {
@@ -156,13 +178,13 @@ fn main(
                 }
                 workgroupBarrier();
             }
-            if there {
-                for (var quad = thread % LANES; quad < TILE / 4u && tile + 4u * quad < D_STATE; quad += LANES) {
-                    var s = decay * read_state(row, tile / 4u + quad);
+            for (var i = 0u; i < EACH; i++) {
+                let quad = thread % LANES + i * LANES;
+                if there && quad < TILE / 4u && tile + 4u * quad < D_STATE {
+                    var s = decay * held[i];
                     for (var r = 0u; r < RANK; r++) {
                         let at = r * (TILE / 4u) + quad;
-                        let factor = mimo(head, r, channel);
-                        s += (before * factor * older_x) * older_keys[at] + (now * factor * x) * keys[at];
+                        s += inputs[r].x * older_keys[at] + inputs[r].y * keys[at];
                     }
                     for (var r = 0u; r < RANK; r++) {
                         sums[r] += dot(s, queries[r * (TILE / 4u) + quad]);

@@ -121,8 +121,8 @@ impl Up<'_> {
         let per_group = (m.n_used * expert_rows).div_ceil(WORKGROUPS).next_multiple_of(2 * THREADS / lanes);
         let per_slot = expert_rows.div_ceil(per_group);
         let groups = matrix.cols.div_ceil(32);
-        let sizes =
-            [matrix.cols, groups, part.first, part.rows, matrix.row_words, expert_rows, per_group, per_slot].map(|s| s as u32);
+        let sizes = [matrix.cols, groups, part.first, part.rows, matrix.row_words, expert_rows, per_group, per_slot]
+            .map(|s| s as u32);
         let of_input = match &c {
             Some(c) => [
                 c.x.offset as u32,

@@ -39,21 +39,6 @@ struct Params {
 #if B_GATES
 @group(0) @binding(B_GATES) var<storage, read> gates: array<f32>; // as hidden
 #endif
-#if MAKES_INPUT && !DOT8
-#define INPUTS array<f32>
-#else
-#define INPUTS array<vec4<f32>>
-#endif
-@group(0) @binding(B_X) var<storage, read> x: INPUTS; // [cols]
-#if B_BEFORE
-@group(0) @binding(B_BEFORE) var<storage, read> before: INPUTS; // [cols]
-#endif
-#if B_AFTER
-@group(0) @binding(B_AFTER) var<storage, read> after: INPUTS; // [cols]
-#endif
-#if B_NORM_WEIGHT
-@group(0) @binding(B_NORM_WEIGHT) var<storage, read> norm_weight: INPUTS; // [cols] or [group]
-#endif
 @group(0) @binding(B_WEIGHTS4) var<storage, read> weights4: array<vec4<u32>>; // [rows, row_words / 4]
 @group(0) @binding(B_WEIGHTS) var<storage, read> weights: array<u32>; // the same
 #if B_GRIDS
@@ -130,7 +115,18 @@ fn main(
         let odd_base = select(0u, row + 1u, has_odd) * p.row_words;
         var even = 0.0;
         var odd = 0.0;
-        for (var i = lane; i < PARTS; i += LANES) {
+        var i = lane;
+        // Two steps at once: more reads are on their way.
+        for (; i + LANES < PARTS; i += 2u * LANES) {
+            let next = i + LANES;
+            let a = part(even_base, i, i);
+            let b = part(odd_base, i, i);
+            let c = part(even_base, next, next);
+            let d = part(odd_base, next, next);
+            even += a + c;
+            odd += b + d;
+        }
+        if i < PARTS {
             even += part(even_base, i, i);
             odd += part(odd_base, i, i);
         }

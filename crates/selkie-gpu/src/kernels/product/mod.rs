@@ -47,12 +47,13 @@ pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, products: &[Product], t
                 run(ctx, &together, &Epilogue::Add { residual, scale: *scale })?;
             }
         }
-        Then::Glu { activation, out } => {
-            let out = ctx.view(*out)?;
+        Then::Glu { activation, out: out_id } => {
+            let out = ctx.view(*out_id)?;
             let function = crate::lower::Function::Activation(*activation).shader().0;
             if let Some(mut together) = in_turns(ctx, products)? {
                 together.out = out;
-                run(ctx, &together, &Epilogue::Glu { function })?;
+                let rounded = ctx.is_rounded(*out_id);
+                run(ctx, &together, &Epilogue::Glu { function, rounded })?;
             } else {
                 // The gate's sums first, to a buffer of their own.
                 let bytes = 4 * (ctx.max_rows * out.stride) as u64;
@@ -102,6 +103,8 @@ pub(crate) enum Epilogue {
     Glu {
         /// Its name in shaders.
         function: String,
+        /// Whether results are stored rounded to 8 bits.
+        rounded: bool,
     },
     /// `function(gate) · sum`, gates from a scratch buffer.
     Gated {
@@ -151,7 +154,8 @@ pub(crate) fn matrices(ctx: &mut Ctx<'_, '_>, weights: &[WeightId], in_turns: bo
             }
         }
     }
-    let unit = if in_turns { 2 * weights.len() } else { 4 };
+    // In turns, results come in whole groups of 32.
+    let unit = if in_turns { 32 * weights.len() } else { 4 };
     made.into_iter().map(|(dtype, pieces)| ctx.needed.matrix(MatrixKey { pieces, in_turns }, dtype, unit)).collect()
 }
 
@@ -243,7 +247,7 @@ pub(crate) fn bind_epilogue(binds: &mut Binds, together: &Together, then: &Epilo
     }
     match then {
         Epilogue::Store | Epilogue::Scratch(_) => ([0, 0], 1.0),
-        Epilogue::Glu { function } => {
+        Epilogue::Glu { function, .. } => {
             binds.set("THEN", "glu");
             binds.set("THEN_FN", function);
             ([0, 0], 1.0)

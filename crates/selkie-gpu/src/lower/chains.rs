@@ -1,0 +1,152 @@
+//! Ops next to each other that are dispatched as one.
+
+use selkie_model::{
+    WeightId,
+    plan::{BufferId, Op},
+    spec::Activation,
+};
+
+use super::{Input, Lowered, RowNorm, Run};
+
+/// How a head's results of all ranks become one, with ops between that nobody else reads:
+/// `out[h] = Σ out_weight[h, r] · activation(gate_weight[h, r] · gate[h]) · norm(x[h, r])`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RankGate {
+    /// `[rows, n_heads · rank · head_dim]`.
+    pub x: BufferId,
+    /// `[rows, n_heads · head_dim]`.
+    pub gate: BufferId,
+    /// `[n_heads, rank, head_dim]`.
+    pub gate_weight: WeightId,
+    /// `[n_heads, rank, head_dim]`.
+    pub out_weight: WeightId,
+    /// Of each head and rank.
+    pub norm: Option<RowNorm>,
+    /// Of the gates.
+    pub activation: Activation,
+    /// Width of a head.
+    pub head_dim: usize,
+    /// `[rows, n_heads · head_dim]`.
+    pub out: BufferId,
+}
+
+/// Queries, keys and values of latent attention, head by head: `q = [k_up · q_nope | rope(q_rope)]`, `k = [c | rope(k_rope)]`, and
+/// `v = c`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Latent {
+    /// `[rows, n_heads · nope_dim]`.
+    pub q_nope: BufferId,
+    /// `[n_heads, rank, nope_dim]`.
+    pub k_up: WeightId,
+    /// Query heads.
+    pub n_heads: usize,
+    /// Before it is turned, `[rows, n_heads · rope_dim]`.
+    pub q_rope: BufferId,
+    /// Before it is turned, `[rows, rope_dim]`.
+    pub k_rope: BufferId,
+    /// The rotary embedding.
+    pub rope: usize,
+    /// With its norm, `[rows, rank]`.
+    pub c: Input,
+    /// `[rows, n_heads · (rank + rope_dim)]`.
+    pub q: BufferId,
+    /// `[rows, rank + rope_dim]`.
+    pub k: BufferId,
+    /// `[rows, rank]`.
+    pub v: BufferId,
+}
+
+impl Run<'_> {
+    /// Lowers the first of `ops`, or as many as make one dispatch; says how many.
+    pub(super) fn ops(&mut self, ops: &[Op]) -> usize {
+        if let Some((op, n)) = rank_gate(ops, |id| self.reads.get(&id) == Some(&1)) {
+            self.whole(op.x);
+            self.whole(op.gate);
+            self.push(Lowered::RankGate(op));
+            return n;
+        }
+        if let Some(op) = self.latent(ops) {
+            self.whole(op.q_nope);
+            self.whole(op.q_rope);
+            self.whole(op.k_rope);
+            self.unmade.remove(&op.v);
+            self.push(Lowered::Latent(op));
+            return 3;
+        }
+        if let [Op::Attention(op), Op::HeadLinear { x, weight, out, .. }, ..] = ops {
+            if self.lazy.attention && *x == op.out && self.reads.get(x) == Some(&1) && op.sinks.is_none() {
+                self.whole(op.v);
+                let q = self.heads(op.q, op.head_dim);
+                let k = self.heads(op.k, op.head_dim);
+                self.push(Lowered::HeadAttention { op: *op, q, k, weight: *weight, out: *out });
+                return 2;
+            }
+        }
+        self.op(&ops[0]);
+        1
+    }
+
+    /// What latent attention reads, where one dispatch makes all of it.
+    fn latent(&self, ops: &[Op]) -> Option<Latent> {
+        let [Op::HeadLinear { x: q_nope, weight: k_up, n_heads, out: up }, queries, keys, ..] = ops else {
+            return None;
+        };
+        let Op::JoinHeads { a, b: q_rope, n_heads: same, out: q } = queries else { return None };
+        let Op::JoinHeads { a: c, b: k_rope, n_heads: 1, out: k } = keys else { return None };
+        let chained = self.lazy.attention && a == up && same == n_heads && self.reads.get(up) == Some(&1);
+        let turned = |id: &BufferId| {
+            let input = self.unmade.get(id)?;
+            let (rope, _) = input.rope?;
+            let plain = Input { rope: None, ..input.clone() }.is_plain();
+            plain.then_some((input.x, rope))
+        };
+        let ((q_rope, rope), (k_rope, other)) = (turned(q_rope)?, turned(k_rope)?);
+        let value = self.unmade.get(c)?.clone();
+        let normed = value.norm.is_some_and(|norm| norm.group == self.plan.buffer(*c).width);
+        let plain = normed && Input { norm: None, ..value.clone() }.is_plain();
+        let made = Latent {
+            q_nope: *q_nope,
+            k_up: *k_up,
+            n_heads: *n_heads,
+            q_rope,
+            k_rope,
+            rope,
+            c: value,
+            q: *q,
+            k: *k,
+            v: *c,
+        };
+        (chained && plain && rope == other).then_some(made)
+    }
+}
+
+/// Ranks' gates, with a norm of the results or without, and the way back: as one, and how many ops that are.
+fn rank_gate(ops: &[Op], once: impl Fn(BufferId) -> bool) -> Option<(RankGate, usize)> {
+    let [Op::RankExpand { x: gate, weight: gate_weight, head_dim, out: expanded }, rest @ ..] = ops else {
+        return None;
+    };
+    let (norm, rest) = match rest {
+        [Op::RmsNorm { x, weight, group, eps, out }, rest @ ..] if group == head_dim && once(*out) => {
+            (Some((*x, *out, RowNorm { weight: *weight, group: *group, eps: *eps })), rest)
+        }
+        _ => (None, rest),
+    };
+    let [Op::Glu { gate: by, up, activation, out: gated }, Op::RankReduce { x, weight, head_dim: same, out }, ..] =
+        rest
+    else {
+        return None;
+    };
+    let chained = by == expanded && x == gated && same == head_dim && norm.is_none_or(|norm| norm.1 == *up);
+    let alone = once(*expanded) && once(*gated) && up != expanded;
+    let made = RankGate {
+        x: norm.map_or(*up, |norm| norm.0),
+        gate: *gate,
+        gate_weight: *gate_weight,
+        out_weight: *weight,
+        norm: norm.map(|norm| norm.2),
+        activation: *activation,
+        head_dim: *head_dim,
+        out: *out,
+    };
+    (chained && alone).then_some((made, 3 + usize::from(norm.is_some())))
+}
