@@ -220,8 +220,8 @@ impl Engine {
             values: place_sizes.iter().chain(&scratch_sizes).chain(&sample::bytes(token.logits.width)).sum(),
             staging: readback_bytes + UPLOAD_AT_ONCE as u64,
         };
-        tracing::debug!("{} on {}", needs, gpu.name());
         if test {
+            tracing::debug!("the model needs {needs} on {}", gpu.name());
             needs.check(&gpu)?;
             self_test::check(&gpu, spec, &weights, options.exact).await?;
         }

@@ -3,7 +3,7 @@
 //! Shaders are written once over flavours; the plain one needs nothing but what WebGPU promises, the others rest on drivers
 //! too. So a norm and a product of a few of the model's own rows run in both regimes, and plain loops say what is right.
 
-use std::rc::Rc;
+use std::{rc::Rc, time::Instant};
 
 use selkie_formats::{DType, Tensor};
 use selkie_model::{
@@ -42,6 +42,7 @@ pub(crate) async fn check(gpu: &Gpu, spec: &ModelSpec, weights: &LoadedWeights, 
     if gpu.has_passed(key) {
         return Ok(());
     }
+    let started = Instant::now();
     let (small, plan, weights) = model(matrix);
     let options =
         RunOptions { exact, block_rows: BLOCK, block_outputs: BLOCK, max_positions: TOKENS, ..RunOptions::default() };
@@ -60,11 +61,12 @@ pub(crate) async fn check(gpu: &Gpu, spec: &ModelSpec, weights: &LoadedWeights, 
     let allowed = if exact { EXACT } else { ROUNDED };
     for (what, got, right) in [("rows", &got.0, &right.0), ("a row", &got.1, &right.1)] {
         let off = off(got, right);
-        tracing::debug!("self-test of products with {what} of {} on {}: off by {off:.1e}", key.0, gpu.name());
+        tracing::debug!("self-test on {}: products with {what} of {} are off by {off:.1e}", gpu.name(), key.0);
         if off.is_nan() || off > allowed {
             return Err(Error::SelfTest(format!("products with {what} of {} are off by {off:.1e}", key.0)));
         }
     }
+    tracing::debug!("the self-test took {:.0} ms", started.elapsed().as_secs_f64() * 1e3);
     gpu.pass(key);
     Ok(())
 }

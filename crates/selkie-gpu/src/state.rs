@@ -186,9 +186,9 @@ impl PlaneShape {
         (self.row_bytes() * if self.by_position { positions } else { 1 }) as u64
     }
 
-    /// Of the array that a state holds in the end: one, and two older ones of what is recurrent.
+    /// How many of the array a state holds in the end: older ones too of what is recurrent.
     pub fn copies(&self) -> u64 {
-        if self.by_position { 1 } else { 3 }
+        if self.by_position { 1 } else { 1 + MARKS as u64 }
     }
 
     /// From the device's bytes to a tensor of that shape.
