@@ -25,11 +25,17 @@ pub fn headers(model: &str, config: Option<&std::path::Path>) -> Result<Opened> 
 
 /// MODEL ready to run. `exact` is the command's default.
 pub fn model(model: &str, run: &Run, exact: bool) -> Result<Model> {
+    model_for(model, run, exact, None)
+}
+
+/// As [`model`], for a session of so many positions.
+pub fn model_for(model: &str, run: &Run, exact: bool, context: Option<usize>) -> Result<Model> {
     let options = OpenOptions {
         backend: run.backend,
         device: run.device.clone(),
         threads: run.threads.map(usize::from),
         exact: (exact || run.exact) && !run.fast,
+        context,
         config: run.config.clone(),
     };
     if run.device.is_some() && run.backend != Backend::Gpu {

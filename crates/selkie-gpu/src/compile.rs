@@ -1,6 +1,6 @@
 //! From a plan to a table of dispatches, without a device: which places values have, and which kernels run over them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use selkie_model::{
     ModelSpec, Plan, WeightId,
@@ -99,6 +99,8 @@ pub struct Ctx<'a, 'n> {
     /// The weights that are read.
     pub needed: &'a mut Needed<'n>,
     views: HashMap<BufferId, View>,
+    /// Buffers whose values are stored rounded to 8 bits, since only products read them.
+    rounded: HashSet<BufferId>,
     scratch: Vec<u64>,
     rows: Vec<Row>,
     layer: Option<usize>,
@@ -112,6 +114,11 @@ impl Ctx<'_, '_> {
     pub fn view(&self, id: BufferId) -> Result<View> {
         let missing = || Error::Op { op: self.plan.buffer(id).name.into(), what: "is read but never written".into() };
         self.views.get(&id).copied().ok_or_else(missing)
+    }
+
+    /// Whether a buffer's values are stored rounded to 8 bits.
+    pub fn is_rounded(&self, id: BufferId) -> bool {
+        self.rounded.contains(&id)
     }
 
     /// A small weight, in f32.
@@ -183,8 +190,20 @@ pub fn compile(
     let lazy = Lazy { products: one, attention: one, scan: one, one_row: one };
     let lowered = lower(plan, lazy);
     let (views, places) = place(plan, &lowered);
-    let mut ctx =
-        Ctx { spec, plan, target, max_rows, max_positions, needed, views, scratch: vec![], rows: vec![], layer: None };
+    let rounded = rounded(&lowered, plan, &target, needed);
+    let mut ctx = Ctx {
+        spec,
+        plan,
+        target,
+        max_rows,
+        max_positions,
+        needed,
+        views,
+        rounded,
+        scratch: vec![],
+        rows: vec![],
+        layer: None,
+    };
     let mut until_hidden = 0;
     for (lowered, layer) in &lowered {
         ctx.layer = *layer;
@@ -253,6 +272,41 @@ fn place(plan: &Plan, lowered: &[(Lowered, Option<usize>)]) -> (HashMap<BufferId
     (views, places)
 }
 
+/// What gated products leave and only products with quantised weights read, as it is: those round it to 8 bits, which is
+/// done once instead of in every workgroup.
+fn rounded(
+    lowered: &[(Lowered, Option<usize>)],
+    plan: &Plan,
+    target: &Target,
+    needed: &Needed<'_>,
+) -> HashSet<BufferId> {
+    if target.regime != Regime::Token || target.exact || !target.flavours.packed_dot {
+        return HashSet::new();
+    }
+    let blocks = |id: WeightId| {
+        let runs = needed.runs(id);
+        runs.iter().all(|(dtype, _)| dtype.is_quantised() && *dtype == runs[0].0)
+    };
+    let made = lowered.iter().filter_map(|(op, _)| match op {
+        Lowered::Products { products, then: Then::Glu { out, .. }, .. } => {
+            let types: Vec<_> = products.iter().flat_map(|p| needed.runs(p.weight)).map(|run| run.0).collect();
+            types.iter().all(|dtype| *dtype == types[0]).then_some(*out)
+        }
+        _ => None,
+    });
+    let reads = |op: &Lowered, id: BufferId| match op {
+        Lowered::Products { input, products, .. } if input.reads().contains(&id) => {
+            Some(input.is_plain() && products.iter().all(|p| blocks(p.weight)))
+        }
+        _ => op.reads().contains(&id).then_some(false),
+    };
+    made.filter(|&id| {
+        let mut readers = lowered.iter().filter_map(|(op, _)| reads(op, id));
+        plan.buffer(id).width.is_multiple_of(32) && readers.all(|fits| fits)
+    })
+    .collect()
+}
+
 /// The rows of a product's weights as a matrix lists them: padded to a multiple of four, so that rows of values stay aligned.
 pub fn whole_piece(needed: &Needed<'_>, id: WeightId) -> Piece {
     let rows = needed.shape(id).iter().rev().skip(1).product::<usize>();
@@ -263,7 +317,7 @@ impl Then {
     /// The word in shaders' defines.
     pub fn word(&self) -> &'static str {
         match self {
-            Then::Store => "store",
+            Then::Store | Then::Convolve(_) => "store",
             Then::Glu { .. } => "glu",
             Then::Add { .. } => "add",
         }

@@ -13,16 +13,19 @@ use selkie_formats::Tensor;
 use selkie_model::{
     Batch, Error, LoadedWeights, ModelSpec, OpTime, Output, Plan, Result, Snapshot, Want,
     plan::{Rows, Slot, fuse, plan},
+    rope::RopeSpec,
 };
 
 use crate::{
-    Buffer, Gpu,
+    Buffer, Flavours, Gpu,
     compile::{Program, Regime, Target, View, compile},
     gpu::Use,
-    kernels::sample::{Around, Sampler},
-    state::{Inner, MARK_EVERY, Mark, PlaneShape, Planes, Slots},
+    kernels::sample::{self, Around, Sampler},
+    memory::Memory,
+    self_test,
+    state::{Inner, MARK_EVERY, MARKS, Mark, PlaneShape, Planes, Slots},
     table::{Bound, Ref, Run, STEP_STRIDE, Sizes, Step, Table, Timers},
-    weights::{Needed, Resident},
+    weights::{Needed, Resident, UPLOAD_AT_ONCE},
 };
 
 pub(crate) const NAME: &str = "gpu";
@@ -38,11 +41,13 @@ pub struct RunOptions {
     pub block_outputs: usize,
     /// Positions of a sequence at most.
     pub max_positions: usize,
+    /// Positions that a first state is expected to have room for: a model is not loaded where that would not fit.
+    pub context: usize,
 }
 
 impl Default for RunOptions {
     fn default() -> Self {
-        Self { exact: false, block_rows: 512, block_outputs: 32, max_positions: 131_072 }
+        Self { exact: false, block_rows: 512, block_outputs: 32, max_positions: 131_072, context: 0 }
     }
 }
 
@@ -59,6 +64,7 @@ pub struct Engine {
     weights: LoadedWeights,
     exact: bool,
     max_positions: usize,
+    memory: Memory,
     token: Ready,
     block: Ready,
     /// Steps, ids, output rows and angles of a pass.
@@ -69,7 +75,7 @@ pub struct Engine {
     sampler: Sampler,
     /// How long a token takes that the device chooses, as far as is known.
     token_time: Cell<Option<Duration>>,
-    _resident: Resident,
+    resident: Resident,
     _places: Vec<Arc<Buffer>>,
     shapes: Vec<Vec<PlaneShape>>,
     /// Rows of the next block, as the last ones' time suggests.
@@ -124,24 +130,65 @@ impl Inputs {
 }
 
 impl Engine {
-    /// Compiles the model's plan, puts its weights on the device and makes every buffer that passes will need.
+    /// Compiles the model's plan, puts its weights on the device and makes every buffer that passes will need. Where the
+    /// kernels that rest on more than WebGPU promises cannot be made, or fail a test, the plain ones take their place.
     ///
     /// # Errors
-    /// Where there is no room, or an op or block format has no kernel.
+    /// Where there is no room, an op or block format has no kernel, or plain kernels fail, too.
     pub async fn new(gpu: Gpu, spec: &ModelSpec, weights: LoadedWeights, options: &RunOptions) -> crate::Result<Self> {
-        Self::with_plan(gpu, spec, fuse(plan(spec)), weights, options).await
+        let plan = fuse(plan(spec));
+        let made = Self::tested(gpu.clone(), spec, plan.clone(), weights.clone(), options, true).await;
+        match made {
+            Err(error @ (crate::Error::SelfTest(_) | crate::Error::Kernel { .. }))
+                if gpu.flavours() != Flavours::default() =>
+            {
+                tracing::warn!("plain kernels run on {}, since of its own ones {error}", gpu.name());
+                Self::tested(gpu.plain(), spec, plan, weights, options, true).await
+            }
+            made => made,
+        }
     }
 
-    /// As [`new`](Self::new), with a plan that is given.
+    /// As [`new`](Self::new), with a plan that is given, and without a test.
     ///
     /// # Errors
-    /// As there.
+    /// As there, and where a kernel cannot be made.
     pub async fn with_plan(
         gpu: Gpu,
         spec: &ModelSpec,
         plan: Plan,
         weights: LoadedWeights,
         options: &RunOptions,
+    ) -> crate::Result<Self> {
+        Self::tested(gpu, spec, plan, weights, options, false).await
+    }
+
+    async fn tested(
+        gpu: Gpu,
+        spec: &ModelSpec,
+        plan: Plan,
+        weights: LoadedWeights,
+        options: &RunOptions,
+        test: bool,
+    ) -> crate::Result<Self> {
+        let mut memory = None;
+        let made = Self::make(gpu.clone(), spec, plan, weights, options, &mut memory, test).await;
+        made.map_err(|error| match (error, memory) {
+            // Whatever did not fit, it is the sum that has to become smaller.
+            (crate::Error::OutOfMemory { .. }, Some(memory)) => memory.refused(&gpu),
+            (error, _) => error,
+        })
+    }
+
+    /// Leaves in `memory` what the model needs, as soon as that is known.
+    async fn make(
+        gpu: Gpu,
+        spec: &ModelSpec,
+        plan: Plan,
+        mut weights: LoadedWeights,
+        options: &RunOptions,
+        memory: &mut Option<Memory>,
+        test: bool,
     ) -> crate::Result<Self> {
         let target = |regime| Target { regime, limits: gpu.limits(), flavours: gpu.flavours(), exact: options.exact };
         let mut needed = Needed::new(spec, Some(&weights), gpu.limits());
@@ -150,8 +197,6 @@ impl Engine {
         let positions = options.max_positions;
         let token = compile(spec, &plan, target(Regime::Token), 1, positions, &mut needed)?;
         let block = compile(spec, &plan, target(Regime::Block), rows, positions, &mut needed)?;
-        let resident = needed.upload(&gpu, &weights).await?;
-
         // Both programs use the same room: a pass is of one of them.
         let place_bytes = |program: &Program, i: usize| {
             program.places.get(i).map_or(0, |&(of, width)| {
@@ -159,14 +204,38 @@ impl Engine {
                 4 * (rows * width) as u64
             })
         };
+        let place_sizes: Vec<u64> = (0..token.places.len().max(block.places.len()))
+            .map(|i| place_bytes(&token, i).max(place_bytes(&block, i)))
+            .collect();
+        let scratch_size = |i| [&token, &block].iter().filter_map(|p| p.scratch.get(i)).max().copied().unwrap_or(16);
+        let scratch_sizes: Vec<u64> = (0..token.scratch.len().max(block.scratch.len())).map(scratch_size).collect();
+        let shapes: Vec<Vec<PlaneShape>> = plan.slots.iter().map(|slot| PlaneShape::of(slot, options.exact)).collect();
+        let widest = spec.vocab_size.max(spec.d_model).next_multiple_of(4);
+        let readback_bytes = 4 * (most_outputs * widest) as u64;
+        let asked = options.context.min(positions);
+        let needs = Memory {
+            weights: needed.bytes(),
+            state: shapes.iter().flatten().map(|shape| shape.bytes(asked.max(1)) * shape.copies()).sum(),
+            positions: asked,
+            values: place_sizes.iter().chain(&scratch_sizes).chain(&sample::bytes(token.logits.width)).sum(),
+            staging: readback_bytes + UPLOAD_AT_ONCE as u64,
+        };
+        tracing::debug!("{} on {}", needs, gpu.name());
+        if test {
+            needs.check(&gpu)?;
+            self_test::check(&gpu, spec, &weights, options.exact).await?;
+        }
+        *memory = Some(needs);
+        let resident = needed.upload(&gpu, &weights).await?;
+        // Bytes that were made on the way in need not stay beside those on the device.
+        weights.keep_only(&spec.ropes.iter().flat_map(RopeSpec::weights).collect::<Vec<_>>());
+
         let mut places = vec![];
-        for i in 0..token.places.len().max(block.places.len()) {
-            let bytes = place_bytes(&token, i).max(place_bytes(&block, i));
+        for bytes in place_sizes {
             places.push(gpu.buffer("values", bytes, Use::Storage).await?);
         }
         let mut scratch = vec![];
-        for i in 0..token.scratch.len().max(block.scratch.len()) {
-            let bytes = [&token, &block].iter().filter_map(|p| p.scratch.get(i)).max().copied().unwrap_or(16);
+        for bytes in scratch_sizes {
             scratch.push(gpu.buffer("scratch", bytes, Use::Storage).await?);
         }
         let inputs = Inputs::new(&gpu, spec, rows, most_outputs).await?;
@@ -209,16 +278,14 @@ impl Engine {
             &Around {
                 logits: &token.logits.0,
                 offset: token.logits.1.offset,
-                width: spec.vocab_size,
+                width: token.logits.1.width,
                 inputs: &inputs.buffer,
                 ids: inputs.ids,
                 tokens: MAX_SEQUENCES,
             },
         )
         .await?;
-        let widest = spec.vocab_size.max(spec.d_model).next_multiple_of(4);
-        let readback = gpu.buffer("readback", 4 * (most_outputs * widest) as u64, Use::Readback).await?;
-        let shapes = plan.slots.iter().map(|slot| PlaneShape::of(slot, options.exact)).collect();
+        let readback = gpu.buffer("readback", readback_bytes, Use::Readback).await?;
         places.extend(scratch);
         Ok(Self {
             spec: spec.clone(),
@@ -226,6 +293,7 @@ impl Engine {
             weights,
             exact: options.exact,
             max_positions: options.max_positions,
+            memory: needs,
             token,
             block,
             inputs,
@@ -233,7 +301,7 @@ impl Engine {
             readback,
             sampler,
             token_time: Cell::default(),
-            _resident: resident,
+            resident,
             _places: places,
             shapes,
             block_rows: Cell::new(rows),
@@ -251,6 +319,16 @@ impl Engine {
         &self.gpu
     }
 
+    /// What it needs there.
+    pub fn memory(&self) -> Memory {
+        self.memory
+    }
+
+    /// In how many buffers each matrix lies.
+    pub fn chunks(&self) -> Vec<usize> {
+        self.resident.matrices.iter().map(Vec::len).collect()
+    }
+
     /// The table of a regime.
     pub fn table(&self, regime: Regime) -> &Table {
         match regime {
@@ -263,10 +341,23 @@ impl Engine {
         if capacity > self.max_positions {
             return Err(Error::Context { wanted: capacity, capacity: self.max_positions });
         }
-        let planes = Rc::new(self.new_planes(capacity).await?);
+        let planes = self.new_planes(capacity).await.map_err(|error| match error {
+            crate::Error::OutOfMemory { device, .. } => {
+                let bytes = self.shapes.iter().flatten().map(|shape| shape.bytes(capacity)).sum();
+                let (what, hint) = (format!("a state for {capacity} positions"), "a shorter context needs less".into());
+                crate::Error::OutOfMemory { what, bytes, device, hint }
+            }
+            error => error,
+        })?;
+        let planes = Rc::new(planes);
         let recurrent = self.plan.slots.iter().any(|slot| !matches!(slot, Slot::KvCache { .. }));
         let marks = if recurrent { vec![Rc::new(Mark { positions: 0, buffers: None })] } else { vec![] };
-        let inner = RefCell::new(Inner { planes, marks, ids: vec![], replay: None, positions: 0 });
+        let mut spare = vec![];
+        while recurrent && spare.len() < MARKS {
+            let buffers = Some(self.mark_buffers(&planes).await?);
+            spare.push(Rc::new(Mark { positions: 0, buffers }));
+        }
+        let inner = RefCell::new(Inner { planes, marks, spare, ids: vec![], replay: None, positions: 0 });
         Ok(Slots { engine: self.clone(), capacity, inner })
     }
 
@@ -291,7 +382,8 @@ impl Engine {
             inner.marks.clear();
         }
         if self.has_recurrent() {
-            let mark = self.mark(&planes, snapshot.positions, None).await?;
+            let spare = state.inner.borrow_mut().spare.pop();
+            let mark = self.mark(&planes, snapshot.positions, spare).await?;
             state.inner.borrow_mut().marks = vec![Rc::new(mark)];
         }
         Ok(state)
@@ -341,18 +433,21 @@ impl Engine {
         slots.filter(|(slot, _)| !matches!(slot, Slot::KvCache { .. })).flat_map(|(_, buffers)| buffers)
     }
 
+    /// Room for a copy of the recurrent slots.
+    async fn mark_buffers(&self, planes: &Planes) -> crate::Result<Vec<Arc<Buffer>>> {
+        let mut made = vec![];
+        for buffer in self.recurrent(planes) {
+            made.push(self.gpu.buffer("older state", buffer.bytes(), Use::Storage).await?);
+        }
+        Ok(made)
+    }
+
     /// A copy of the recurrent slots, into the buffers of a copy that nobody needs any more where there is one.
     async fn mark(&self, planes: &Planes, positions: usize, old: Option<Rc<Mark>>) -> crate::Result<Mark> {
         let old = old.and_then(|old| Rc::try_unwrap(old).ok()).and_then(|old| old.buffers);
         let buffers = match old {
             Some(buffers) => buffers,
-            None => {
-                let mut made = vec![];
-                for buffer in self.recurrent(planes) {
-                    made.push(self.gpu.buffer("older state", buffer.bytes(), Use::Storage).await?);
-                }
-                made
-            }
+            None => self.mark_buffers(planes).await?,
         };
         let mut encoder = self.gpu.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         for (from, to) in self.recurrent(planes).zip(&buffers) {
@@ -491,8 +586,13 @@ impl Engine {
                 None
             }
         };
-        let positions = state.inner.borrow().positions;
-        let mark = self.mark(planes, positions, old).await?;
+        let (positions, room) = {
+            let mut inner = state.inner.borrow_mut();
+            // The first copy of all, of nothing, has no buffers.
+            let old = old.filter(|mark| mark.buffers.is_some());
+            (inner.positions, old.or_else(|| inner.spare.pop()))
+        };
+        let mark = self.mark(planes, positions, room).await?;
         state.inner.borrow_mut().marks.push(Rc::new(mark));
         Ok(())
     }

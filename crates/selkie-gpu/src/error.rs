@@ -1,6 +1,9 @@
 //! What can go wrong on a GPU.
 
-use crate::preprocess::PreprocessError;
+use crate::{
+    memory::{Memory, Size},
+    preprocess::PreprocessError,
+};
 
 /// What went wrong, with the kernel, buffer or device that it happened to.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +50,18 @@ pub enum Error {
         /// What would help.
         hint: String,
     },
+    /// A model does not fit; nothing of it is left on the device.
+    #[error("the model needs {needed}, which {device} has no room for{}; quantised weights or a shorter context need less", of(*there, *taken))]
+    NoRoom {
+        /// What it needs.
+        needed: Memory,
+        /// The device.
+        device: String,
+        /// How much memory the device says that it has.
+        there: Option<u64>,
+        /// How much of it was taken before.
+        taken: u64,
+    },
     /// Something is larger than the device allows.
     #[error("{what} needs {wanted} bytes, and {device} allows {limit}{}", advice(.hint))]
     Limit {
@@ -67,6 +82,9 @@ pub enum Error {
     /// An error that came while commands ran.
     #[error("the GPU reported: {0}")]
     Reported(String),
+    /// Kernels do not do what they should on this device.
+    #[error("the self-test failed: {0}")]
+    SelfTest(String),
     /// A plan that this executor cannot run.
     #[error("op {op}: {what}")]
     Op {
@@ -81,6 +99,12 @@ fn advice(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("; {text}") }
 }
 
+fn of(there: Option<u64>, taken: u64) -> String {
+    let Some(there) = there else { return String::new() };
+    let used = if taken > 0 { format!(", {} of them taken", Size(taken)) } else { String::new() };
+    format!(": it has {}{used}", Size(there))
+}
+
 fn mega(bytes: u64) -> u64 {
     bytes.div_ceil(1_000_000)
 }
@@ -90,6 +114,11 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl From<Error> for selkie_model::Error {
     fn from(error: Error) -> Self {
-        selkie_model::Error::Device(error.to_string())
+        let text = error.to_string();
+        match error {
+            Error::Lost(_) => selkie_model::Error::DeviceLost(text),
+            Error::OutOfMemory { .. } | Error::NoRoom { .. } => selkie_model::Error::OutOfMemory(text),
+            _ => selkie_model::Error::Device(text),
+        }
     }
 }

@@ -41,6 +41,11 @@ impl GpuExecutor {
         Ok(Self { engine: Rc::new(Engine::with_plan(gpu, spec, plan, weights, options).await?) })
     }
 
+    /// An executor for a model that is on its device already.
+    pub(crate) fn of(engine: Rc<Engine>) -> Self {
+        Self { engine }
+    }
+
     /// The model on the device.
     pub fn engine(&self) -> &Engine {
         &self.engine
@@ -66,13 +71,7 @@ impl GpuExecutor {
         Ok(output)
     }
 
-    async fn choose(
-        &self,
-        last: u32,
-        n: usize,
-        choice: &Choice<'_>,
-        state: &mut State,
-    ) -> Result<Option<Vec<u32>>> {
+    async fn choose(&self, last: u32, n: usize, choice: &Choice<'_>, state: &mut State) -> Result<Option<Vec<u32>>> {
         let vocab_size = self.engine.spec.vocab_size;
         if last as usize >= vocab_size {
             return Err(Error::TokenId { id: last, vocab_size });

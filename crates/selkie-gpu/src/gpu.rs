@@ -5,7 +5,7 @@ mod open;
 mod pipeline;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -13,7 +13,7 @@ pub use buffer::{Buffer, Counts, Use};
 pub use open::{Found, GpuOptions, devices};
 pub use pipeline::{Access, Pipeline, Shader};
 
-use crate::{Error, Result};
+use crate::{Error, Result, self_test};
 
 /// The limits of WebGPU that matter here, as the device has them or as they were lowered on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Limits {
 }
 
 /// What goes beyond the portable floor: kernels have a flavour with each, chosen by what the adapter says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Flavours {
     /// Invocations of a subgroup, where all subgroups have that many and may be used.
     pub subgroup: Option<u32>,
@@ -63,6 +63,9 @@ pub struct Flavours {
 #[derive(Clone)]
 pub struct Gpu {
     inner: Arc<Inner>,
+    flavours: Flavours,
+    /// Whether they are not the device's own, which failed.
+    fell_back: bool,
 }
 
 struct Inner {
@@ -70,13 +73,16 @@ struct Inner {
     queue: wgpu::Queue,
     info: wgpu::AdapterInfo,
     limits: Limits,
-    flavours: Flavours,
     timestamps: bool,
+    memory: Option<u64>,
+    replaced: Option<(&'static str, &'static str)>,
     counts: Arc<Counts>,
     /// The first error that no scope caught, or why the device is gone.
     failure: Arc<Mutex<Option<Failure>>>,
     pipelines: Mutex<HashMap<pipeline::Key, Arc<Pipeline>>>,
     layouts: Mutex<HashMap<Vec<Access>, wgpu::BindGroupLayout>>,
+    /// Self-tests that went well.
+    passed: Mutex<HashSet<(Flavours, self_test::Key)>>,
 }
 
 #[derive(Clone, Debug)]
@@ -99,7 +105,8 @@ impl Gpu {
     /// Its name, driver and interface, for people.
     pub fn describe(&self) -> String {
         let info = &self.inner.info;
-        format!("{} ({}, {})", info.name, info.backend, open::driver(info))
+        let plain = if self.fell_back { "; plain kernels, since its own failed the self-test" } else { "" };
+        format!("{} ({}, {}{plain})", info.name, info.backend, open::driver(info))
     }
 
     /// Its name.
@@ -119,12 +126,30 @@ impl Gpu {
 
     /// What it can do beyond the floor.
     pub fn flavours(&self) -> Flavours {
-        self.inner.flavours
+        self.flavours
+    }
+
+    /// The same device with nothing beyond the floor.
+    pub(crate) fn plain(&self) -> Gpu {
+        Gpu { inner: self.inner.clone(), flavours: Flavours::default(), fell_back: true }
+    }
+
+    pub(crate) fn has_passed(&self, test: self_test::Key) -> bool {
+        self.inner.passed.lock().unwrap_or_else(PoisonError::into_inner).contains(&(self.flavours, test))
+    }
+
+    pub(crate) fn pass(&self, test: self_test::Key) {
+        self.inner.passed.lock().unwrap_or_else(PoisonError::into_inner).insert((self.flavours, test));
     }
 
     /// Whether the time of a dispatch can be measured on the device.
     pub fn has_timestamps(&self) -> bool {
         self.inner.timestamps
+    }
+
+    /// Bytes of its memory, where it tells.
+    pub fn memory(&self) -> Option<u64> {
+        self.inner.memory
     }
 
     /// What was made on it and is still there.
@@ -148,6 +173,13 @@ impl Gpu {
         }
     }
 
+    fn check_lost(&self) -> Result<()> {
+        match &*self.inner.failure.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(Failure::Lost(why)) => Err(Error::Lost(why.clone())),
+            _ => Ok(()),
+        }
+    }
+
     /// Runs `make` so that whatever it does wrong comes back as an error of the kernel or thing called `name`.
     ///
     /// # Errors
@@ -159,9 +191,12 @@ impl Gpu {
         let made = make();
         for scope in [validation, internal, memory] {
             if let Some(error) = scope.pop().await {
+                self.check_lost()?;
                 return Err(Error::Kernel { kernel: name.into(), what: error.to_string() });
             }
         }
+        // On a device that is gone everything seems to succeed.
+        self.check_lost()?;
         Ok(made)
     }
 

@@ -11,8 +11,10 @@ mod executor;
 mod gpu;
 mod kernels;
 pub mod lower;
+mod memory;
 mod preprocess;
 pub mod quant;
+mod self_test;
 mod state;
 pub mod table;
 pub mod weights;
@@ -22,6 +24,8 @@ pub use error::{Error, Result};
 pub use executor::GpuExecutor;
 pub use gpu::{Access, Buffer, Counts, Flavours, Found, Gpu, GpuOptions, Limits, Pipeline, Shader, devices};
 pub use kernels::Measured;
+pub use kernels::sample::shaders as sampling_shaders;
+pub use memory::Memory;
 pub use preprocess::{Defines, PreprocessError, preprocess};
 
 /// Every shader's text by its path from `src` on.

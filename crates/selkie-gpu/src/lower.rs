@@ -5,6 +5,8 @@
 //! kernel cannot, the value is made by a dispatch of its own.
 
 mod chains;
+mod convolve;
+mod early;
 
 use std::collections::HashMap;
 
@@ -14,6 +16,8 @@ use selkie_model::{
     plan::{AttentionOp, BufferId, Mamba3Op, Op, Plan, Product, SelectiveScanOp},
     spec::{Activation, Mixture},
 };
+
+pub use convolve::Convolve;
 
 /// A row of values, made of another: gate, norm, gate, scale, in this order, each where it is.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,6 +74,8 @@ pub enum Function {
 pub enum Then {
     /// Each product to its own buffer.
     Store,
+    /// The same, one of them through a convolution.
+    Convolve(Convolve),
     /// `activation(first) · second`.
     Glu {
         /// Of the first product.
@@ -260,7 +266,7 @@ impl Lowered {
         match self {
             Lowered::Rows { out, .. } | Lowered::Mixture { out, .. } => vec![*out],
             Lowered::Products { products, then, .. } => match then {
-                Then::Store => products.iter().map(|p| p.out).collect(),
+                Then::Store | Then::Convolve(_) => products.iter().map(|p| p.out).collect(),
                 Then::Glu { out, .. } | Then::Add { out, .. } => vec![*out],
             },
             Lowered::Attention { op, .. } => vec![op.out],
@@ -299,7 +305,7 @@ pub struct Lazy {
 /// The plan's dispatches, each with its layer.
 pub fn lower(plan: &Plan, lazy: Lazy) -> Vec<(Lowered, Option<usize>)> {
     let reads = reads(plan);
-    let ops = sum_early(plan, &reads);
+    let ops = early::sum_early(plan, &reads);
     let (unmade, turned, steps) = (HashMap::new(), HashMap::new(), HashMap::new());
     let mut run = Run { plan, lazy, reads, unmade, turned, steps, out: vec![], layer: None };
     let mut at = 0;
@@ -312,7 +318,11 @@ pub fn lower(plan: &Plan, lazy: Lazy) -> Vec<(Lowered, Option<usize>)> {
         run.layer = None;
         run.whole(kept);
     }
-    run.out
+    let mut lowered = run.out;
+    if lazy.one_row {
+        convolve::absorb(plan, &mut lowered);
+    }
+    lowered
 }
 
 /// How often each buffer is read, by callers too.
@@ -321,41 +331,6 @@ fn reads(plan: &Plan) -> HashMap<BufferId, usize> {
     let by_ops = plan.ops.iter().flat_map(Op::inputs);
     by_ops.chain([plan.hidden, plan.logits]).for_each(|id| *reads.entry(id).or_default() += 1);
     reads
-}
-
-/// The ops, but for sums of a mixture and the block beside it: `x + scale · (y + shared)` becomes `(x + scale · y) + scale ·
-/// shared`, each sum where its summand is made.
-fn sum_early(plan: &Plan, read: &HashMap<BufferId, usize>) -> Vec<Op> {
-    let mut ops = plan.ops.clone();
-    let mut mixtures = HashMap::new();
-    let once = |id: BufferId| read.get(&id) == Some(&1);
-    for at in 1..ops.len() {
-        if let Op::Mixture { out, .. } = ops[at - 1] {
-            mixtures.insert(out, at - 1);
-        }
-        let Op::Add { x: stream, y: both, scale, out: to } = ops[at] else { continue };
-        let y = match &ops[at - 1] {
-            Op::LinearAdd { residual: y, scale: 1.0, out, .. } if *out == both => *y,
-            Op::Add { x: y, scale: 1.0, out, .. } if *out == both => *y,
-            _ => continue,
-        };
-        let Some(&mixture) = mixtures.get(&y) else { continue };
-        // What is added to must be there before the mixture is.
-        let there = !ops[mixture..at].iter().any(|op| op.outputs().contains(&stream));
-        if !once(both) || !once(y) || !there {
-            continue;
-        }
-        match &mut ops[at - 1] {
-            Op::LinearAdd { residual: x, scale: factor, out, .. } | Op::Add { x, scale: factor, out, .. } => {
-                (*x, *factor, *out) = (both, scale, to);
-            }
-            _ => {}
-        }
-        // As many ops as before, all of one layer.
-        ops.remove(at);
-        ops.insert(mixture + 1, Op::Add { x: stream, y, scale, out: both });
-    }
-    ops
 }
 
 struct Run<'a> {
@@ -420,7 +395,9 @@ impl Run<'_> {
 
     fn heads(&mut self, x: BufferId, head_dim: usize) -> Input {
         let input = self.input(x);
-        let by_head = input.norm.is_none_or(|norm| norm.group == head_dim);
+        let width = self.plan.buffer(x).width;
+        let by_head =
+            input.norm.is_none_or(|norm| norm.weight.is_some() && (norm.group == head_dim || norm.group == width));
         let clamped = input.after.is_none_or(|gate| matches!(gate, Gate::Of(Function::Clamp(_))))
             && input.before.is_none_or(|gate| input.norm.is_none() && matches!(gate, Gate::Of(Function::Clamp(_))));
         if self.lazy.attention && by_head && clamped && input.scale == 1.0 {

@@ -41,6 +41,8 @@ pub(crate) struct Inner {
     pub planes: Rc<Planes>,
     /// Copies, oldest first; empty where no slot is recurrent.
     pub marks: Vec<Rc<Mark>>,
+    /// Room for copies to come, so that nothing is made on the way.
+    pub spare: Vec<Rc<Mark>>,
     /// Ids since the oldest copy.
     pub ids: Vec<u32>,
     /// What was put off.
@@ -61,6 +63,7 @@ impl Inner {
         Self {
             planes: self.planes.clone(),
             marks: self.marks.clone(),
+            spare: vec![],
             ids: self.ids.clone(),
             replay: self.replay.as_ref().map(|r| Replay { mark: r.mark.clone(), ids: r.ids.clone() }),
             positions: self.positions,
@@ -72,7 +75,7 @@ impl Inner {
         if positions != self.positions && !self.marks.is_empty() {
             // The oldest copy reaches it: callers have checked that.
             while self.marks.len() > 1 && self.marks.last().is_some_and(|mark| mark.positions > positions) {
-                self.marks.pop();
+                self.spare.extend(self.marks.pop());
             }
             let oldest = self.marks[0].positions;
             self.ids.truncate(positions - oldest);
@@ -107,7 +110,7 @@ impl StateData for Slots {
 
     fn bytes(&self) -> usize {
         let inner = self.inner.borrow();
-        let marks = inner.marks.iter().flat_map(|mark| mark.buffers.iter().flatten());
+        let marks = inner.marks.iter().chain(&inner.spare).flat_map(|mark| mark.buffers.iter().flatten());
         inner.planes.buffers.iter().flatten().chain(marks).map(|buffer| buffer.bytes() as usize).sum()
     }
 
@@ -183,6 +186,11 @@ impl PlaneShape {
         (self.row_bytes() * if self.by_position { positions } else { 1 }) as u64
     }
 
+    /// Of the array that a state holds in the end: one, and two older ones of what is recurrent.
+    pub fn copies(&self) -> u64 {
+        if self.by_position { 1 } else { 3 }
+    }
+
     /// From the device's bytes to a tensor of that shape.
     pub fn tensor(&self, device: &[u8], shape: Vec<usize>) -> Tensor {
         let size = if self.half { 2 } else { 4 };
@@ -217,3 +225,6 @@ impl PlaneShape {
 
 /// Positions between two copies of a recurrent state.
 pub(crate) const MARK_EVERY: usize = MAX_REWIND;
+
+/// Copies that are kept.
+pub(crate) const MARKS: usize = 2;

@@ -230,7 +230,7 @@ pub struct Resident {
 }
 
 /// Bytes that wait on the host at most before the device has taken them.
-const UPLOAD_AT_ONCE: usize = 16 << 20;
+pub(crate) const UPLOAD_AT_ONCE: usize = 16 << 20;
 
 fn upload_rows(
     gpu: &Gpu,

@@ -1,4 +1,4 @@
-//! Tokens that the device chooses, several in a submit, are those that the host chooses one by one.
+//! Tokens that the device chooses, several at once, are those that the host chooses one by one.
 
 use std::sync::OnceLock;
 
@@ -9,8 +9,9 @@ use selkie_model::{
 };
 use selkie_suite::Case;
 
-/// Attention of several kinds.
-const MODELS: &[&str] = &["llama-gqa", "gemma2", "mistral-swa", "qwen3-qknorm"];
+/// Attention of several kinds, and recurrent layers.
+const MODELS: &[&str] =
+    &["llama-gqa", "gemma2", "mistral-swa", "mamba", "mamba2-g2", "ssm-mamba3-attention", "qwen3next-dense"];
 const PROMPT: [u32; 10] = [40, 77, 114, 151, 188, 25, 62, 99, 136, 173];
 const SEED: u64 = 7;
 
@@ -86,6 +87,12 @@ fn at_once(
     (ids.split_off(1), counts)
 }
 
+/// Whether states are the same but for rounding: what is read again comes in one block.
+fn near(a: &State, b: &State) -> bool {
+    let (a, b) = (arrays(a).concat(), arrays(b).concat());
+    a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| (a - b).abs() < 1e-4 * (1.0 + b.abs()))
+}
+
 fn arrays(state: &State) -> Vec<Vec<f32>> {
     let snapshot = pollster::block_on(state.snapshot()).expect("a snapshot");
     snapshot.planes.iter().map(|plane| plane.to_f32().expect("numbers")).collect()
@@ -105,7 +112,7 @@ fn several_tokens_are_those_one_by_one() {
                 let wanted = one_by_one(&mut executor, 45, &choice, first, &mut state);
                 let (got, counts) = at_once(&mut executor, 45, &choice, first, &mut other);
                 assert_eq!(got, wanted, "{name}, {params:?}, {counts:?}");
-                assert_eq!(arrays(&other), arrays(&state), "{name}, {params:?}");
+                assert!(arrays(&other) == arrays(&state), "{name}, {params:?}");
             }
         }
     }
@@ -121,7 +128,7 @@ fn a_sequence_ends_with_its_end() {
             let all = one_by_one(&mut executor, 24, &free, first, &mut state.fork());
             // Once it is known how long a token takes, eight come at once.
             at_once(&mut executor, 2, &free, first, &mut state.fork());
-            for stop in 0..12 {
+            for stop in [0, 3, 7, 8] {
                 let end = [u32::MAX, all[stop], all[stop]];
                 let at = all.iter().position(|id| *id == all[stop]).expect("itself");
                 let choice = Choice { stop: &end, ..free };
@@ -129,7 +136,7 @@ fn a_sequence_ends_with_its_end() {
                 let wanted = one_by_one(&mut executor, 24, &choice, first, &mut state);
                 let (got, counts) = at_once(&mut executor, 24, &choice, first, &mut other);
                 assert_eq!((&got, &got[..]), (&wanted, &all[..=at]), "{name}, {counts:?}");
-                assert_eq!(arrays(&other), arrays(&state), "{name} that ends after {at}");
+                assert!(arrays(&other) == arrays(&state), "{name} that ends after {at}");
                 // It goes on after its end.
                 let (got, _) = at_once(&mut executor, 23 - at, &free, all[at], &mut other);
                 assert_eq!(got, all[at + 1..], "{name}");
@@ -151,7 +158,7 @@ fn tokens_can_be_taken_back() {
             other.rewind(state.positions() - back).expect("a rewind");
             let (again, _) = at_once(&mut executor, back, &choice, all[79 - back], &mut other);
             assert_eq!(again, all[80 - back..], "{name}, {back} back");
-            assert_eq!(arrays(&other), arrays(&state), "{name}, {back} back");
+            assert!(near(&other, &state), "{name}, {back} back");
         }
     }
 }
@@ -166,7 +173,7 @@ fn what_cannot_be_changes_nothing() {
     let before = arrays(&state);
     let mut ask = |last: u32, n: usize, choice: &Choice<'_>| {
         let asked = pollster::block_on(executor.generate(last, n, choice, &mut state));
-        assert_eq!((state.positions(), arrays(&state)), (10, before.clone()));
+        assert!(state.positions() == 10 && arrays(&state) == before);
         asked
     };
     assert!(matches!(ask(100_000, 1, &choice), Err(Error::TokenId { id: 100_000, .. })));
@@ -188,14 +195,16 @@ fn own_gpu() -> Gpu {
 #[test]
 fn tokens_need_no_new_buffers() {
     let gpu = own_gpu();
-    let mut executor = executor(gpu.clone(), MODELS[0]);
-    let params = random();
-    let choice = Choice { params: &params, seed: SEED, sequence: 0, stop: &[] };
-    let (mut state, first) = start(&mut executor, &PROMPT, &choice);
-    let made = gpu.counts().made();
-    let (ids, counts) = at_once(&mut executor, 500, &choice, first, &mut state);
-    assert_eq!((ids.len(), gpu.counts().made()), (500, made));
-    assert!(counts.contains(&8), "{counts:?}");
+    for name in [MODELS[0], "mamba"] {
+        let mut executor = executor(gpu.clone(), name);
+        let params = random();
+        let choice = Choice { params: &params, seed: SEED, sequence: 0, stop: &[] };
+        let (mut state, first) = start(&mut executor, &PROMPT, &choice);
+        let made = gpu.counts().made();
+        let (ids, counts) = at_once(&mut executor, 500, &choice, first, &mut state);
+        assert_eq!((ids.len(), gpu.counts().made()), (500, made), "{name}");
+        assert!(counts.contains(&8), "{name}: {counts:?}");
+    }
 }
 
 #[test]

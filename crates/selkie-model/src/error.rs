@@ -86,6 +86,12 @@ pub enum Error {
     /// A device failed, or cannot do what is asked of it.
     #[error("{0}")]
     Device(String),
+    /// A device is gone, and what was on it; whoever opens the model anew gets it back, or another.
+    #[error("{0}")]
+    DeviceLost(String),
+    /// A device has no room for what is asked of it.
+    #[error("{0}")]
+    OutOfMemory(String),
     /// A saved state does not fit the model.
     #[error("saved state: {0}")]
     Snapshot(String),

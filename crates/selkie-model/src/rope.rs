@@ -120,6 +120,19 @@ pub fn yarn_mscale(factor: f64, mscale: f64) -> f64 {
 }
 
 impl RopeSpec {
+    /// The weights that frequencies are computed from.
+    pub fn weights(&self) -> Vec<WeightId> {
+        let scaling = match &self.scaling {
+            RopeScaling::LongRope { short, long, .. } => vec![short, long],
+            _ => vec![],
+        };
+        let factors = scaling.into_iter().filter_map(|factors| match factors {
+            Factors::Weight(id) => Some(*id),
+            Factors::Inline(_) => None,
+        });
+        factors.chain(self.freq_factors).collect()
+    }
+
     /// Whether the frequencies depend on how long the sequence is.
     pub fn depends_on_length(&self) -> bool {
         matches!(self.scaling, RopeScaling::Dynamic { .. } | RopeScaling::LongRope { .. })

@@ -382,6 +382,15 @@ impl LoadedWeights {
         &self.entries[id.0 as usize]
     }
 
+    /// Lets go of the bytes of all weights but these.
+    pub fn keep_only(&mut self, ids: &[WeightId]) {
+        for (at, weight) in self.entries.iter_mut().enumerate() {
+            if !ids.contains(&WeightId(at as u32)) {
+                weight.parts.clear();
+            }
+        }
+    }
+
     /// Bytes of all weights.
     pub fn bytes(&self) -> u64 {
         self.entries.iter().flat_map(|w| &w.parts).map(|p| p.bytes.len() as u64).sum()

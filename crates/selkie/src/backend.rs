@@ -121,12 +121,15 @@ mod gpu {
 
     /// Positions that any model may hold, whatever it was made for: what it computes past that can be compared, too.
     const POSITIONS: usize = 131_072;
+    /// Positions that are expected where nobody says.
+    const CONTEXT: usize = 2048;
 
     fn run_options(spec: &ModelSpec, options: &OpenOptions) -> RunOptions {
         // Only attention has a limit: a recurrent state neither grows nor counts.
-        let context = spec.context.unwrap_or(POSITIONS).max(POSITIONS);
-        let max_positions = if spec.has_attention() { context } else { usize::MAX };
-        RunOptions { exact: options.exact, max_positions, ..RunOptions::default() }
+        let longest = spec.context.unwrap_or(POSITIONS).max(POSITIONS);
+        let max_positions = if spec.has_attention() { longest } else { usize::MAX };
+        let context = options.context.unwrap_or_else(|| spec.context.unwrap_or(CONTEXT).min(CONTEXT));
+        RunOptions { exact: options.exact, max_positions, context, ..RunOptions::default() }
     }
 }
 

@@ -22,6 +22,9 @@ pub struct OpenOptions {
     pub threads: Option<usize>,
     /// f32 activations and caches, for comparison with references.
     pub exact: bool,
+    /// Positions that the first session will have: a GPU refuses a model beside which they would not fit before it is
+    /// loaded. A session may have others.
+    pub context: Option<usize>,
     /// Overrides the configuration beside the weights.
     pub config: Option<PathBuf>,
 }

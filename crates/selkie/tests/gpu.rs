@@ -56,3 +56,15 @@ fn devices_that_are_not_there() {
     };
     assert!(what.starts_with("no GPU is called \"Voodoo 3\"; there are: "), "{what}");
 }
+
+#[test]
+fn a_lost_device_is_reported_and_the_model_opens_again() {
+    let mut model = open(Backend::Gpu);
+    let wanted = continued(&mut model, SamplingParams::default());
+    let mut session = model.session(16).expect("a session");
+    model.feed(&mut session, &[1, 2]).expect("a pass");
+    model.gpu().expect("a GPU").gpu().destroy();
+    let error = model.feed(&mut session, &[3]).expect_err("a pass on no device");
+    assert!(matches!(error, Error::Model(selkie::model_spec::Error::DeviceLost(_))), "{error:?}");
+    assert_eq!(continued(&mut open(Backend::Gpu), SamplingParams::default()), wanted);
+}

@@ -10,7 +10,7 @@ use selkie_suite::{MBJS, MbjsCase, fixtures};
 use serde_json::Value;
 
 const EXACT: OpenOptions =
-    OpenOptions { backend: Backend::Auto, device: None, threads: Some(1), exact: true, config: None };
+    OpenOptions { backend: Backend::Auto, device: None, threads: Some(1), exact: true, context: None, config: None };
 
 fn open(name: &str) -> Hybrid {
     Hybrid::open(&fixtures().join("mbjs").join(name).join("model.mbjs"), &EXACT).unwrap_or_else(|e| panic!("{e}"))

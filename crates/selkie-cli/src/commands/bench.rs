@@ -69,7 +69,7 @@ pub fn run(args: Args) -> Result<()> {
         return usage("there is nothing to measure");
     }
     let started = Instant::now();
-    let mut model = open::model(&args.model, &args.run, false)?;
+    let mut model = open::model_for(&args.model, &args.run, false, Some(args.prompt.max(args.new)))?;
     let load = started.elapsed().as_secs_f64();
     let bandwidth = match model.gpu() {
         Some(engine) => block_on(engine.gpu().measure())?.read,

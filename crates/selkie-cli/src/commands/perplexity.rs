@@ -32,7 +32,7 @@ pub struct Args {
 /// Runs the command: consecutive windows, each scored from its middle on, so that every scored token has context.
 pub fn run(args: Args) -> Result<()> {
     let text = read_file(&args.file)?;
-    let mut model = open::model(&args.model, &args.run, true)?;
+    let mut model = open::model_for(&args.model, &args.run, true, Some(args.context as usize))?;
     let tokenizer = model.text().tokenizer()?.clone();
     let ids = tokenizer
         .encode(&text, EncodeOptions { add_special: true, parse_special: false })

@@ -52,8 +52,8 @@ impl Engine {
         (fits as usize).clamp(1, (self.most_rows - 1).min(MAX_SEQUENCES - 1))
     }
 
-    /// `n` tokens, each a submit, and one wait. Steps, angles and choices are known beforehand; ids, and whether the sequence has ended, come
-    /// from the kernel that chooses.
+    /// `n` tokens, each a submit, and one wait. Steps, angles and choices are known beforehand; ids, and whether the sequence
+    /// has ended, come from the kernel that chooses.
     async fn tokens(
         &self,
         last: u32,
@@ -62,8 +62,7 @@ impl Engine {
         planes: &Rc<Planes>,
         past: usize,
     ) -> Result<Vec<u32>> {
-        let pieces: Vec<Piece> =
-            (0..n).map(|input| Piece { first: 0, own: 1, past: past + input, input }).collect();
+        let pieces: Vec<Piece> = (0..n).map(|input| Piece { first: 0, own: 1, past: past + input, input }).collect();
         self.write_inputs(&[last], &pieces, &[0])?;
         // A token's number is that of the positions which the state holds when it is chosen.
         self.sampler.write(&self.gpu, choice, past + 1, n);
@@ -71,6 +70,7 @@ impl Engine {
         let (table, limit) = (&self.token.table, gpu.limits().workgroups);
         let states = [planes.groups.as_slice()];
         // One submit a token: the next is written while the device is at work on this one.
+        let bytes = 4 * n as u64;
         for token in 0..n {
             let sizes = [Sizes { rows: 1, outputs: 1, own: 1, past: (past + token) as u32 }];
             let run = Run {
@@ -88,6 +88,10 @@ impl Engine {
                 table.encode(&mut pass, &run, timers.as_mut().map(|t| &mut t.0));
                 self.sampler.encode(&mut pass, choice, token, timers.as_mut().map(|t| &mut t.0));
             }
+            if token + 1 == n {
+                let (ids, to) = (&self.inputs, &self.readback);
+                encoder.copy_buffer_to_buffer(ids.buffer.raw(), ids.ids + 4, to.raw(), 0, bytes);
+            }
             if let Some((timers, times)) = &timers {
                 timers.resolve(&mut encoder, &times.resolved, &times.readback);
             }
@@ -96,10 +100,6 @@ impl Engine {
                 self.note(timers, times).await?;
             }
         }
-        let mut encoder = gpu.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        let bytes = 4 * n as u64;
-        encoder.copy_buffer_to_buffer(self.inputs.buffer.raw(), self.inputs.ids + 4, self.readback.raw(), 0, bytes);
-        gpu.queue().submit([encoder.finish()]);
         gpu.check()?;
         Ok(gpu.read(&self.readback, 0..bytes, |bytes| bytemuck::pod_collect_to_vec(bytes)).await?)
     }

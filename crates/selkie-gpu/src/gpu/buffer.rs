@@ -126,6 +126,7 @@ impl Gpu {
             Err(Error::Kernel { what, .. }) if !full && !what.to_lowercase().contains("memory") => {
                 return Err(Error::Kernel { kernel: label.into(), what });
             }
+            Err(error @ Error::Lost(_)) => return Err(error),
             Ok(raw) if !full => raw,
             _ => {
                 return Err(Error::OutOfMemory {

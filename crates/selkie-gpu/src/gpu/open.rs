@@ -17,6 +17,11 @@ pub struct GpuOptions {
     pub floor: bool,
     /// Limits lowered further, for tests.
     pub limits: Option<Limits>,
+    /// Bytes of memory that the device is taken to have, for tests.
+    pub memory: Option<u64>,
+    /// A shader with another text than its own, for tests of what happens when one is broken.
+    #[doc(hidden)]
+    pub replaced: Option<(&'static str, &'static str)>,
 }
 
 /// A device that is there.
@@ -29,6 +34,8 @@ pub struct Found {
     pub flavours: Flavours,
     /// Whether it tells the time of a dispatch.
     pub timestamps: bool,
+    /// Bytes of its memory, where it tells.
+    pub memory: Option<u64>,
 }
 
 impl Found {
@@ -79,8 +86,35 @@ pub(super) fn driver(info: &wgpu::AdapterInfo) -> String {
     [info.driver.as_str(), info.driver_info.as_str()].join(" ").trim().to_owned()
 }
 
+/// Share of the memory that a driver grants, in percent, past which allocations fail rather than push others out.
+const MOST_MEMORY: u8 = 98;
+
 fn instance() -> wgpu::Instance {
-    wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle_from_env())
+    let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle_from_env();
+    descriptor.memory_budget_thresholds.for_resource_creation = Some(MOST_MEMORY);
+    wgpu::Instance::new(descriptor)
+}
+
+/// Bytes of the largest heap of the device's own, which only Vulkan tells. Software has the host's memory.
+#[cfg(any(target_os = "linux", target_os = "windows", target_os = "android"))]
+fn memory(adapter: &wgpu::Adapter) -> Option<u64> {
+    const DEVICE_LOCAL: u32 = 1;
+    if is_software(&adapter.get_info()) {
+        return None;
+    }
+    // SAFETY: the adapter outlives this function, which asks it and keeps nothing.
+    let properties = unsafe {
+        let vulkan = adapter.as_hal::<wgpu::hal::api::Vulkan>()?;
+        let instance = vulkan.shared_instance().raw_instance();
+        instance.get_physical_device_memory_properties(vulkan.raw_physical_device())
+    };
+    let heaps = properties.memory_heaps.iter().take(properties.memory_heap_count as usize);
+    heaps.filter(|heap| heap.flags.as_raw() & DEVICE_LOCAL != 0).map(|heap| heap.size).max()
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "windows", target_os = "android")))]
+fn memory(_: &wgpu::Adapter) -> Option<u64> {
+    None
 }
 
 async fn adapters() -> Vec<wgpu::Adapter> {
@@ -103,6 +137,7 @@ pub async fn devices() -> Vec<Found> {
         limits: limits(&adapter.limits()),
         flavours: flavours(&adapter, adapter.features()),
         timestamps: adapter.features().contains(wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES),
+        memory: memory(&adapter),
     };
     adapters().await.into_iter().map(describe).collect()
 }
@@ -230,17 +265,19 @@ impl Gpu {
         let flavours = if options.floor { Flavours::default() } else { flavours(&adapter, features) };
         let inner = Inner {
             timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES),
+            memory: options.memory.or_else(|| memory(&adapter)),
+            replaced: options.replaced,
             device,
             queue,
             info,
             limits: found,
-            flavours,
             counts: Arc::new(Counts::default()),
             failure,
             pipelines: Mutex::default(),
             layouts: Mutex::default(),
+            passed: Mutex::default(),
         };
-        Ok(Gpu { inner: Arc::new(inner) })
+        Ok(Gpu { inner: Arc::new(inner), flavours, fell_back: false })
     }
 }
 

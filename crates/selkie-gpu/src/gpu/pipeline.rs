@@ -91,7 +91,9 @@ impl Gpu {
         if let Some(known) = known {
             return Ok(known);
         }
-        let text = shader.text()?;
+        let replaced = self.inner.replaced;
+        let source = |path: &str| replaced.filter(|of| of.0 == path).map(|of| of.1).or_else(|| shader_source(path));
+        let text = preprocess(&source, shader.file, &shader.defines)?;
         let name = shader.to_string();
         let make = || {
             let module = super::open::module(self, &name, &text);

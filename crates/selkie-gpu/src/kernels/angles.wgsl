@@ -17,3 +17,10 @@ fn cos_sin(angle: f32) -> vec2<f32> {
     let turned = select(vec2(cosine, sine), vec2(sine, cosine), (which & 1u) == 1u);
     return turned * vec2(select(1.0, -1.0, which == 1u || which == 2u), select(1.0, -1.0, which >= 2u));
 }
+
+// Cosine and sine, and the cosine less one with all its digits where the angle is small: -2 sin² of half of it.
+fn cos_sin_less(angle: f32) -> vec3<f32> {
+    let half = cos_sin(0.5 * angle);
+    let less = -2.0 * half.y * half.y;
+    return vec3<f32>(1.0 + less, 2.0 * half.x * half.y, less);
+}

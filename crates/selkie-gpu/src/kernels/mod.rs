@@ -1,15 +1,15 @@
 //! The kernels, one folder each: shader, dispatcher, tests against the reference.
 
 mod attention;
-mod delta;
 mod conv;
 mod cssd;
+mod delta;
 mod embed;
 mod heads;
 mod input;
 mod mamba3;
-mod mixture;
 mod measure;
+mod mixture;
 mod product;
 mod ranks;
 #[cfg(test)]

@@ -1,9 +1,8 @@
 // Values of a workgroup's invocations brought together, the same for all. The including kernel declares THREADS, a power of two,
-// and `partial` [THREADS] in workgroup memory.
+// and `partial` [THREADS] in workgroup memory, which nobody reads any more.
 fn sum_of_all(thread: u32, value: f32) -> f32 {
 #if SUBGROUP
     let own = subgroupAdd(value);
-    workgroupBarrier();
     if thread % SUBGROUP == 0u {
         partial[thread / SUBGROUP] = own;
     }
@@ -14,7 +13,6 @@ fn sum_of_all(thread: u32, value: f32) -> f32 {
     }
     return sum;
 #else
-    workgroupBarrier();
     partial[thread] = value;
     workgroupBarrier();
     for (var half = THREADS / 2u; half > 0u; half >>= 1u) {
@@ -30,7 +28,6 @@ fn sum_of_all(thread: u32, value: f32) -> f32 {
 fn max_of_all(thread: u32, value: f32) -> f32 {
 #if SUBGROUP
     let own = subgroupMax(value);
-    workgroupBarrier();
     if thread % SUBGROUP == 0u {
         partial[thread / SUBGROUP] = own;
     }
@@ -41,7 +38,6 @@ fn max_of_all(thread: u32, value: f32) -> f32 {
     }
     return most;
 #else
-    workgroupBarrier();
     partial[thread] = value;
     workgroupBarrier();
     for (var half = THREADS / 2u; half > 0u; half >>= 1u) {

@@ -133,33 +133,41 @@ impl Rig {
     pub fn weight(&mut self, shape: &[usize], values: Vec<f32>) -> WeightId {
         let row_len = shape.last().copied().unwrap_or(1);
         let rows = values.len() / row_len;
-        self.push_weight(shape, f32_tensor(values, vec![rows, row_len]))
+        self.push_weight(shape, vec![f32_tensor(values, vec![rows, row_len])])
     }
 
     /// A matrix, or a stack of them, stored as `dtype`; between -1 and 1 over the root of a row's length.
     pub fn matrix(&mut self, dtype: DType, shape: &[usize]) -> WeightId {
-        let row_len = shape.last().copied().unwrap_or(1);
-        let most = (row_len as f32).sqrt().recip();
-        let values = self.random.between(-most, most, shape.iter().product());
-        let rows = values.len() / row_len;
-        let mut bytes = vec![0; rows * dtype.row_bytes(row_len).expect("whole blocks")];
-        quant::encode(dtype, &values, &mut bytes).expect("an encoder");
-        self.push_weight(shape, Tensor { dtype, shape: vec![rows, row_len], bytes: bytes.into() })
+        self.stack(&[dtype], shape)
     }
 
-    fn push_weight(&mut self, shape: &[usize], tensor: Tensor) -> WeightId {
+    /// As [`matrix`](Self::matrix), in as many tensors of equal size as there are types.
+    pub fn stack(&mut self, dtypes: &[DType], shape: &[usize]) -> WeightId {
+        let row_len = shape.last().copied().unwrap_or(1);
+        let most = (row_len as f32).sqrt().recip();
+        let rows = shape.iter().product::<usize>() / row_len / dtypes.len();
+        let tensors = dtypes.iter().map(|&dtype| {
+            let values = self.random.between(-most, most, rows * row_len);
+            let mut bytes = vec![0; rows * dtype.row_bytes(row_len).expect("whole blocks")];
+            quant::encode(dtype, &values, &mut bytes).expect("an encoder");
+            Tensor { dtype, shape: vec![rows, row_len], bytes: bytes.into() }
+        });
+        let tensors = tensors.collect();
+        self.push_weight(shape, tensors)
+    }
+
+    fn push_weight(&mut self, shape: &[usize], tensors: Vec<Tensor>) -> WeightId {
         let name = format!("weight {}", self.loaded.len());
-        let info = TensorInfo {
-            name: name.clone(),
-            dtype: tensor.dtype,
-            shape: tensor.shape.clone(),
-            source: 0,
-            range: 0..tensor.bytes.len() as u64,
+        let part = |tensor: &Tensor| {
+            let range = 0..tensor.bytes.len() as u64;
+            let (dtype, shape) = (tensor.dtype, tensor.shape.clone());
+            let info = TensorInfo { name: name.clone(), dtype, shape, source: 0, range };
+            Part { tensor: info, rows: 0..tensor.shape[0], row_len: tensor.shape[1] }
         };
-        let part = Part { tensor: info, rows: 0..tensor.shape[0], row_len: tensor.shape[1] };
+        let parts = tensors.iter().map(part).collect();
         let shape = shape.to_vec();
-        self.loaded.push(LoadedWeight { name: name.clone(), shape: shape.clone(), parts: vec![tensor] });
-        self.weights.push(Weight { name, shape, parts: vec![part], transform: Transform::None })
+        self.loaded.push(LoadedWeight { name: name.clone(), shape: shape.clone(), parts: tensors });
+        self.weights.push(Weight { name, shape, parts, transform: Transform::None })
     }
 
     /// A slot of the state.
@@ -192,6 +200,7 @@ impl Rig {
                 block_rows: passes.iter().map(|pass| pass.iter().sum()).max().unwrap_or(0),
                 block_outputs: passes.iter().map(|pass| pass.iter().sum()).max().unwrap_or(0),
                 max_positions: passes.iter().flat_map(|pass| pass.iter()).sum(),
+                ..RunOptions::default()
             };
             let mut reference = Reference::<f64>::with_plan(spec.clone(), plan.clone(), weights());
             let made = GpuExecutor::with_plan(self.gpu.clone(), &spec, plan.clone(), weights(), &options);

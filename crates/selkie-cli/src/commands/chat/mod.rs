@@ -65,8 +65,9 @@ pub fn run(args: Args) -> Result<()> {
     if args.json && prompt.is_none() {
         return usage("--json prints one answer: it needs a PROMPT, or text on standard input");
     }
-    let model = open::model(&args.model, &args.run, false)?;
-    let capacity = args.context.map_or_else(|| model.spec().context.unwrap_or(CONTEXT).min(CONTEXT), |n| n as usize);
+    let asked = args.context.map(|n| n as usize);
+    let model = open::model_for(&args.model, &args.run, false, asked)?;
+    let capacity = asked.unwrap_or_else(|| model.spec().context.unwrap_or(CONTEXT).min(CONTEXT));
     let mut chat = Chat::new(&model, capacity)?;
     chat.messages.extend(args.system.map(|text| Message::new("system", text)));
     let mut conversation = Conversation { chat, model, options, name: args.model };

@@ -53,7 +53,7 @@ fn shape(ctx: &Ctx<'_, '_>, op: &AttentionOp) -> Binds {
 /// A head's values where a token's kernel reads them, and what it does to them.
 struct Side {
     offset: usize,
-    norm: Option<(Option<selkie_model::WeightId>, f32)>,
+    norm: Option<crate::lower::RowNorm>,
     clamp: f32,
     rope: Option<usize>,
 }
@@ -66,7 +66,7 @@ fn side(ctx: &mut Ctx<'_, '_>, input: &Input, together: bool, scratch: usize) ->
             Gate::Of(Function::Clamp(limit)) => Some(limit),
             _ => None,
         });
-        let norm = input.norm.map(|norm| (norm.weight, norm.eps));
+        let norm = input.norm;
         let rope = input.rope.map(|rope| rope.0);
         return Ok((Side { offset: view.offset, norm, clamp: clamp.unwrap_or(0.0), rope }, view.of()));
     }
@@ -97,11 +97,27 @@ pub(super) fn token(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, [q, k]: [&Input; 2]
     let norms = [&q_side, &k_side].map(|side| side.norm);
     let mut eps = 0.0;
     if norms.iter().any(Option::is_some) {
-        let weights: Vec<_> = norms.iter().map(|norm| (norm.and_then(|n| n.0), op.head_dim)).collect();
-        if norms.iter().flatten().any(|norm| norm.0.is_none()) {
-            return Err(Error::Op { op: "attention".into(), what: "norms of heads need weights".into() });
+        let missing = || Error::Op { op: "attention".into(), what: "norms of heads need weights".into() };
+        let mut weights = vec![];
+        let views = [q_view, k_view];
+        for ((norm, view), name) in norms.iter().zip(views).zip(["Q", "K"]) {
+            let Some(norm) = norm else {
+                weights.push((None, op.head_dim));
+                continue;
+            };
+            let id = norm.weight.ok_or_else(missing)?;
+            let len: usize = ctx.needed.shape(id).iter().product();
+            weights.push((Some(id), len));
+            binds.set(&format!("{name}_EACH"), len > op.head_dim);
+            binds.set(&format!("{name}_WHOLE"), norm.group == view.width && view.width > op.head_dim);
+            eps = norm.eps;
         }
-        eps = norms.iter().flatten().map(|norm| norm.1).next().unwrap_or(0.0);
+        for name in ["Q_EACH", "Q_WHOLE", "K_EACH", "K_WHOLE"] {
+            if binds.defines.get(name).is_none() {
+                binds.set(name, false);
+            }
+        }
+        binds.set("K_WEIGHTS", format!("{}u", weights[0].1));
         let both = ctx.vector_of(&weights, false);
         binds.read("NORMS", Ref::Vector(both));
     }

@@ -25,7 +25,7 @@ struct Params {
 #define v_rows q_rows
 #endif
 #if B_NORMS
-@group(0) @binding(B_NORMS) var<storage, read> norms: array<f32>; // [2, HEAD_DIM]: of queries, of keys
+@group(0) @binding(B_NORMS) var<storage, read> norms: array<f32>; // of queries, then of keys: a head's or a row's
 #endif
 #if B_ANGLES
 @group(0) @binding(B_ANGLES) var<storage, read> angles: array<vec2<f32>>; // [rows, PAIRS]
@@ -103,16 +103,31 @@ fn max_of_all(thread: u32, value: f32) -> f32 {
 }
 
 // Norms and turns a head that was loaded. SIDE 0 is the query, 1 the key.
-fn prepare(thread: u32, side: u32, normed: bool, turned: bool, limit: f32) {
+fn prepare(thread: u32, side: u32, head: u32, normed: bool, turned: bool, limit: f32) {
 #if B_NORMS
     if normed {
         var square = 0.0;
-        for (var i = thread; i < HEAD_DIM; i += THREADS) {
-            square += channel(side, i) * channel(side, i);
+        var width = HEAD_DIM;
+        if side == 0u && Q_WHOLE {
+            width = N_HEADS * HEAD_DIM;
+            for (var i = thread; i < width; i += THREADS) {
+                square += q_rows[p.q_offset + i] * q_rows[p.q_offset + i];
+            }
+        } else if side == 1u && K_WHOLE {
+            width = N_KV_HEADS * HEAD_DIM;
+            for (var i = thread; i < width; i += THREADS) {
+                square += k_rows[p.k_offset + i] * k_rows[p.k_offset + i];
+            }
+        } else {
+            for (var i = thread; i < HEAD_DIM; i += THREADS) {
+                square += channel(side, i) * channel(side, i);
+            }
         }
-        let factor = 1.0 / sqrt(sum_of_all(thread, square) / f32(HEAD_DIM) + p.eps);
+        let factor = 1.0 / sqrt(sum_of_all(thread, square) / f32(width) + p.eps);
+        // Weights are a head's, or a row's.
+        let weights = select(K_WEIGHTS, 0u, side == 0u) + select(0u, head * HEAD_DIM, select(K_EACH, Q_EACH, side == 0u));
         for (var i = thread; i < HEAD_DIM; i += THREADS) {
-            heads[side * K_QUADS + i / 4u][i % 4u] *= factor * norms[side * HEAD_DIM + i];
+            heads[side * K_QUADS + i / 4u][i % 4u] *= factor * norms[weights + i];
         }
         workgroupBarrier();
     }
@@ -169,13 +184,13 @@ fn main(
         heads[i / 4u][i % 4u] = q_rows[p.q_offset + head * HEAD_DIM + i];
     }
     workgroupBarrier();
-    prepare(thread, 0u, Q_NORMED, Q_TURNED, p.q_clamp);
+    prepare(thread, 0u, head, Q_NORMED, Q_TURNED, p.q_clamp);
     if has_new {
         for (var i = thread; i < HEAD_DIM; i += THREADS) {
             heads[K_QUADS + i / 4u][i % 4u] = k_rows[p.k_offset + kv_head * HEAD_DIM + i];
         }
         workgroupBarrier();
-        prepare(thread, 1u, K_NORMED, K_TURNED, p.k_clamp);
+        prepare(thread, 1u, kv_head, K_NORMED, K_TURNED, p.k_clamp);
         if head % (N_HEADS / N_KV_HEADS) == 0u && step.done == 0u {
             for (var i = thread; i < K_QUADS; i += THREADS) {
                 keys[(last * N_KV_HEADS + kv_head) * K_QUADS + i] = pack_quad(heads[K_QUADS + i]);

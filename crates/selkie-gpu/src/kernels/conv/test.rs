@@ -1,12 +1,13 @@
 //! The convolution against the reference.
 
-use selkie_model::plan::{Op, Slot};
+use selkie_formats::DType;
+use selkie_model::plan::{Op, Product, Slot};
 
 use crate::kernels::rig::{Dispatches, Rig};
 
 fn check(channels: usize, taps: usize, bias: bool, silu: bool, passes: &[&[usize]]) {
     let mut rig = Rig::new(taps as u64);
-    let [x, _] = rig.inputs([channels, 3]);
+    let x = rig.input(channels);
     let weight = rig.vector(&[channels, taps]);
     let bias = bias.then(|| rig.vector(&[channels]));
     let state = rig.slot(Slot::Conv { channels, taps });
@@ -36,4 +37,33 @@ fn blocks_of_rows() {
 fn long_windows() {
     check(8, 14, true, true, &[&[5, 40], &[1, 0], &[20, 9]]);
     check(8, 1, true, true, &[&[5, 40], &[1, 0]]);
+}
+
+/// A token's is part of the product that it convolves, wherever that lies among others.
+#[test]
+fn with_products() {
+    let types = [[DType::F32; 3], [DType::Q8_0; 3], [DType::Q8_0, DType::Q4_0, DType::F16]];
+    for (types, (which, bias)) in types.into_iter().zip([(1, true), (0, false), (2, true)]) {
+        let mut rig = Rig::new(which as u64);
+        let x = rig.input(64);
+        let widths = [21, 30, 5];
+        let products = [0, 1, 2].map(|i| Product {
+            weight: rig.matrix(types[i], &[widths[i], 64]),
+            bias: bias.then(|| rig.vector(&[widths[i]])),
+            out: rig.buffer(widths[i]),
+        });
+        rig.op(Op::Linears { x, products: products.to_vec() });
+        let (channels, taps) = (widths[which], 4);
+        let weight = rig.vector(&[channels, taps]);
+        let bias = bias.then(|| rig.vector(&[channels]));
+        let state = rig.slot(Slot::Conv { channels, taps });
+        let out = rig.buffer(channels);
+        rig.op(Op::CausalConv { x: products[which].out, weight, bias, silu: true, state, out });
+        let others = (0..3).filter(|i| *i != which).map(|i| products[i].out);
+        for out in others.chain([out]) {
+            let dispatches = rig.check(&[out], &[&[1], &[1], &[2], &[1], &[1], &[1], &[1]], 1e-5);
+            let matrices = if types[0] == types[1] { 1 } else { 3 };
+            assert_eq!(dispatches, Dispatches { token: matrices, block: matrices + 1 });
+        }
+    }
 }

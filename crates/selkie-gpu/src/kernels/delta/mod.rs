@@ -1,4 +1,4 @@
-//! The gated delta rule: one dispatch for a token; rows in chunks, of which only the states are walked in order.
+//! The gated delta rule: one dispatch for a token or a few; more rows in chunks, of which only the states are walked in order.
 
 #[cfg(test)]
 mod test;
@@ -12,6 +12,8 @@ use crate::{
     table::{Count, Each, Grid, Of, Ref, Row},
 };
 
+/// From so many rows of a sequence on they are computed in chunks.
+const MANY: u32 = 8;
 /// Rows of a chunk.
 const CHUNK: usize = 32;
 /// Invocations of a workgroup that holds columns of a state.
@@ -25,8 +27,11 @@ pub(super) fn emit(ctx: &mut Ctx<'_, '_>, op: &DeltaRuleOp) -> Result<()> {
         return Err(Error::Op { op: "delta_rule".into(), what });
     }
     match ctx.target.regime {
-        Regime::Token => token(ctx, op),
-        Regime::Block => block(ctx, op),
+        Regime::Token => steps(ctx, op, None),
+        Regime::Block => {
+            steps(ctx, op, Some((Of::Own, MANY)))?;
+            chunks(ctx, op)
+        }
     }
 }
 
@@ -64,7 +69,8 @@ fn scale(op: &DeltaRuleOp) -> u32 {
     (1.0 / (op.shape.k_dim as f32).sqrt()).to_bits()
 }
 
-fn token(ctx: &mut Ctx<'_, '_>, op: &DeltaRuleOp) -> Result<()> {
+/// One dispatch, row after row; where there are fewer rows than `until`.
+fn steps(ctx: &mut Ctx<'_, '_>, op: &DeltaRuleOp, until: Option<(Of, u32)>) -> Result<()> {
     let DeltaShape { n_k_heads, n_v_heads, k_dim, v_dim } = op.shape;
     let [qkv, out] = [ctx.view(op.qkv)?, ctx.view(op.out)?];
     let quads = power_of_two(v_dim.div_ceil(4), 8);
@@ -73,24 +79,25 @@ fn token(ctx: &mut Ctx<'_, '_>, op: &DeltaRuleOp) -> Result<()> {
     binds.set("EACH", format!("{}u", k_dim.div_ceil(THREADS / quads)));
     let [b, a] = gates(ctx, &mut binds, op)?;
     binds.write("OUT", out.of());
-    let sizes = [n_k_heads, n_v_heads, qkv.offset, b.offset, a.offset, out.offset].map(|size| size as u32);
-    let params = [&sizes[..], &[scale(op)]].concat();
+    let places = [qkv, b, a, out].into_iter().flat_map(|view| [view.offset, view.stride]);
+    let sizes = [n_k_heads, n_v_heads].into_iter().chain(places).map(|size| size as u32);
+    let params = sizes.chain([scale(op)]).collect();
     let grid = Grid::Line(Count::fixed(n_v_heads * v_dim.div_ceil(4).div_ceil(quads)));
-    let made = row("delta rule of a row", "kernels/delta/token.wgsl", binds.defines);
+    let made = row("delta rule, step by step", "kernels/delta/steps.wgsl", binds.defines);
     let (slot, each) = (Some(op.state), Each::Sequence);
-    ctx.push(Row { params, bindings: binds.list, grid, slot, each, ..made });
+    ctx.push(Row { params, bindings: binds.list, grid, slot, each, until, ..made });
     Ok(())
 }
 
-fn block(ctx: &mut Ctx<'_, '_>, op: &DeltaRuleOp) -> Result<()> {
+/// Two dispatches: what chunks need of their rows alone, and the walk from chunk to chunk.
+fn chunks(ctx: &mut Ctx<'_, '_>, op: &DeltaRuleOp) -> Result<()> {
     let DeltaShape { n_k_heads, n_v_heads, k_dim, v_dim } = op.shape;
     let [qkv, out] = [ctx.view(op.qkv)?, ctx.view(op.out)?];
     let (k_quads, v_quads) = (k_dim.div_ceil(4), v_dim.div_ceil(4));
-    // Each sequence has its own rows of them, since all sequences are prepared before the first is walked.
     let rows = ctx.max_rows;
     let solved = ctx.scratch(0, 16 * (rows * n_v_heads * (k_quads + v_quads)) as u64);
     let within = ctx.scratch(1, 4 * (rows * n_v_heads * (CHUNK + 4)) as u64);
-    let each = Each::Sequence;
+    let (each, from) = (Each::Sequence, Some((Of::Own, MANY)));
 
     let mut binds = shape(ctx, op)?;
     binds.set("CHUNK", format!("{CHUNK}u"));
@@ -101,7 +108,7 @@ fn block(ctx: &mut Ctx<'_, '_>, op: &DeltaRuleOp) -> Result<()> {
     let params = [&sizes.map(|size| size as u32)[..], &[scale(op)]].concat();
     let grid = Grid::Block([Count::fixed(n_v_heads), Count::new(1, Of::Own, CHUNK), Count::fixed(1)]);
     let made = row("delta rule, chunks solved", "kernels/delta/prepare.wgsl", binds.defines);
-    ctx.push(Row { params, bindings: binds.list, grid, each, ..made });
+    ctx.push(Row { params, bindings: binds.list, grid, each, from, ..made });
 
     let mut binds = shape(ctx, op)?;
     // A workgroup's columns of the state take half of the smallest workgroup memory, where a quad is not more.
@@ -115,6 +122,6 @@ fn block(ctx: &mut Ctx<'_, '_>, op: &DeltaRuleOp) -> Result<()> {
     let params = sizes.map(|size| size as u32).to_vec();
     let grid = Grid::Line(Count::fixed(n_v_heads * v_quads.div_ceil(quads)));
     let made = row("delta rule of rows", "kernels/delta/walk.wgsl", binds.defines);
-    ctx.push(Row { params, bindings: binds.list, grid, slot: Some(op.state), each, ..made });
+    ctx.push(Row { params, bindings: binds.list, grid, slot: Some(op.state), each, from, ..made });
     Ok(())
 }

@@ -99,7 +99,12 @@ struct Part {
 }
 
 /// A stack's parts, of `expert_rows` an expert. Where it has to be cut, it is cut between experts if one fits.
-fn parts(ctx: &mut Ctx<'_, '_>, weights: &[WeightId], run: (DType, Range<usize>), expert_rows: usize) -> Result<Vec<Part>> {
+fn parts(
+    ctx: &mut Ctx<'_, '_>,
+    weights: &[WeightId],
+    run: (DType, Range<usize>),
+    expert_rows: usize,
+) -> Result<Vec<Part>> {
     let (dtype, rows) = run;
     let n = weights.len();
     let piece = |&weight: &WeightId| Piece { weight, first: rows.start, rows: rows.len(), padding: 0 };

@@ -26,6 +26,7 @@ fn softmax_sums(thread: u32) {
         own = max(own, score(e));
     }
     largest = max_of_all(thread, own);
+    workgroupBarrier();
     var sum = 0.0;
     for (var e = thread; e < EXPERTS; e += THREADS) {
         sum += exp(score(e) - largest);

@@ -146,6 +146,22 @@ fn every_shape_of_experts() {
 }
 
 #[test]
+fn experts_of_several_types() {
+    let (q8, f16, f32) = (DType::Q8_0, DType::F16, DType::F32);
+    let mut rig = Rig::new(10);
+    let x = rig.input(SMALL.d_model);
+    let mut mixture = SMALL.mixture(&mut rig, Routing::softmax(true));
+    let wide = [SMALL.n_experts, SMALL.d_ff, SMALL.d_model];
+    let [gate, up] = [(), ()].map(|()| rig.stack(&[q8, q8, f16, f32, f32, q8], &wide));
+    (mixture.gate, mixture.up) = (Some(gate), up);
+    mixture.down = rig.stack(&[f16, q8], &[SMALL.n_experts, SMALL.d_model, SMALL.d_ff]);
+    let out = rig.buffer(SMALL.d_model);
+    rig.op(Op::Mixture { x, mixture, out });
+    // Runs of one type: four of gates, four of ups, two of the last.
+    assert_eq!(rig.check(&[out], PASSES, 1e-4), Dispatches { token: 1 + 10, block: 4 + 10 });
+}
+
+#[test]
 fn sizes_of_real_models() {
     let q8 = DType::Q8_0;
     let wide = Shape { gate: Some(q8), up: q8, down: q8, ..SMALL };
@@ -153,9 +169,10 @@ fn sizes_of_real_models() {
     let qwen = Shape { n_experts: 128, n_used: 8, d_model: 256, d_ff: 96, ..wide };
     let wide_rows = Shape { n_experts: 8, n_used: 4, d_model: 2880, d_ff: 64, ..wide };
     let many = Shape { n_experts: 512, n_used: 10, d_model: 64, ..wide };
-    for shape in [qwen, wide_rows, many] {
+    let passes: [&[&[usize]]; 3] = [&[&[1], &[200]], &[&[1], &[33]], &[&[1], &[2], &[600]]];
+    for (shape, passes) in [qwen, wide_rows, many].iter().zip(passes) {
         let (rig, out) = shape.rig(4, |_| Routing::softmax(true));
-        rig.check(&[out], &[&[1], &[200], &[2], &[600]], 1e-4);
+        rig.check(&[out], passes, 1e-4);
     }
 }
 
@@ -163,9 +180,20 @@ fn sizes_of_real_models() {
 fn inputs_rounded_to_bytes() {
     let q8 = DType::Q8_0;
     let shape = Shape { gate: Some(q8), up: q8, down: DType::Q4_1, d_ff: 96, d_model: 128, ..SMALL };
-    let (mut rig, out) = shape.rig(5, |_| Routing::softmax(true));
-    rig.exact = false;
-    rig.check(&[out], PASSES, 2e-2);
+    let relu = Gating::Plain(Activation::ReluSquared);
+    let shapes: &[(&str, Shape)] = &[
+        ("pairs", shape),
+        ("biases, cut", Shape { biases: true, gating: Gating::ClampedSwiglu { alpha: 1.702, limit: 0.5 }, ..shape }),
+        ("no gate", Shape { gate: None, gating: relu, d_ff: 160, ..shape }),
+        ("two types", Shape { up: DType::Q4_0, ..shape }),
+        ("floats last", Shape { down: DType::F16, ..shape }),
+    ];
+    for (name, shape) in shapes {
+        println!("{name}");
+        let (mut rig, out) = shape.rig(5, |_| Routing::softmax(true));
+        rig.exact = false;
+        rig.check(&[out], PASSES, 2e-2);
+    }
 }
 
 /// A device without extras, whose bindings hold `binding` bytes.

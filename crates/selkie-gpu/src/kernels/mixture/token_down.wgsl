@@ -3,8 +3,6 @@
 #include "kernels/common.wgsl"
 
 struct Params {
-    cols: u32, // of all that the experts made
-    groups: u32,
     first: u32, // the stack's row that the chunk starts with
     rows: u32, // the chunk's rows
     row_words: u32,
@@ -16,16 +14,9 @@ struct Params {
     out_offset: u32,
     residual_offset: u32,
     add_scale: f32,
-    scale: f32,
 }
 @group(0) @binding(0) var<uniform> p: Params;
 @group(0) @binding(B_OUT) var<storage, read_write> out: array<f32>; // [d_model]
-// [USED] experts, [USED] weights, [USED, d_ff]
-#if MAKES_INPUT
-@group(0) @binding(B_X) var<storage, read> x: array<f32>;
-#else
-@group(0) @binding(B_X) var<storage, read> x: array<vec4<f32>>;
-#endif
 #if B_RESIDUAL
 @group(0) @binding(B_RESIDUAL) var<storage, read> residual: array<f32>; // [d_model]
 #endif
@@ -44,9 +35,10 @@ struct Params {
 var<workgroup> experts: array<u32, USED>;
 var<workgroup> factors: array<f32, USED>;
 
+// Before what the experts made, x has their numbers and their weights.
 fn route(i: u32) -> f32 {
-#if MAKES_INPUT
-    return x[i];
+#if ROUNDED_X
+    return bitcast<f32>(x[i / 4u][i % 4u]);
 #else
     return x[i / 4u][i % 4u];
 #endif
@@ -61,6 +53,19 @@ fn store(row: u32, sum: f32) {
 #else
     out[at] = sum;
 #endif
+}
+
+// Part i of all the experts' rows `at` and `at` + 1, with their weights. What is not in the chunk counts nothing: rows before it are past
+// its end.
+fn products(at: u32, i: u32) -> vec2<f32> {
+    let slot = i / PARTS;
+    let own = i % PARTS;
+    let row = experts[slot] * p.d_model + at - p.first;
+    let there = vec2(row, row + 1u) < vec2(p.rows);
+    let base = select(vec2(0u), vec2(row, row + 1u) * p.row_words, there);
+    let of_x = slot * p.parts + own;
+    let both = vec2(part(base.x, own, of_x), part(base.y, own, of_x));
+    return select(vec2(0.0), factors[slot] * both, there);
 }
 
 // Of the experts whose rows are in the chunk.
@@ -85,33 +90,26 @@ fn main(
         experts[thread] = u32(route(thread));
         factors[thread] = route(USED + thread);
     }
-#if MAKES_INPUT
-    make_input(thread);
-#endif
     workgroupBarrier();
     let lane = thread % LANES;
     let first = group_index(id, n) * p.per_group;
-    let per_row = PARTS;
+    let parts = USED * PARTS;
     for (var r = 0u; r < p.per_group; r += 2u * (THREADS / LANES)) {
         let at = first + r + 2u * (thread / LANES);
         let has_odd = at + 1u < p.d_model;
-        var even = 0.0;
-        var odd = 0.0;
-        for (var i = lane; i < USED * per_row && at < p.d_model; i += LANES) {
-            let slot = i / per_row;
-            let own = i % per_row;
-            // Past the chunk's end also where the expert's row is before the chunk.
-            let row = experts[slot] * p.d_model + at - p.first;
-            let of_x = slot * p.parts + own;
-            if row < p.rows {
-                even += factors[slot] * part(row * p.row_words, own, of_x);
-            }
-            if has_odd && row + 1u < p.rows {
-                odd += factors[slot] * part((row + 1u) * p.row_words, own, of_x);
-            }
+        var sums = vec2<f32>();
+        var i = select(parts, lane, at < p.d_model);
+        // Two steps at once: more reads are on their way.
+        for (; i + LANES < parts; i += 2u * LANES) {
+            let a = products(at, i);
+            let b = products(at, i + LANES);
+            sums += a + b;
         }
-        even = together(thread, even);
-        odd = together(thread, odd);
+        if i < parts {
+            sums += products(at, i);
+        }
+        let even = together(thread, sums.x);
+        let odd = together(thread, sums.y);
         if lane == 0u && at < p.d_model {
             store(at, even + biases(at));
             if has_odd {

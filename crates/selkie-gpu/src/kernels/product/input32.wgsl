@@ -1,7 +1,11 @@
 // The one row that products multiply, made in workgroup memory: nine quads of room for every eight, so that neighbours who read
 // a group each meet other banks.
+#if QUADS
+#include "kernels/product/input_quads.wgsl"
+#else
 #define ONE_ROW
 #include "kernels/input.wgsl"
+#endif
 #include "kernels/reduce.wgsl"
 
 var<workgroup> made: array<vec4<f32>, ROOM * 9u>;
@@ -14,6 +18,38 @@ fn quad_of_x(i: u32) -> vec4<f32> {
     return made[place_of(i)];
 }
 
+#if QUADS
+fn make_input(thread: u32) {
+    // An invocation makes EACH quads.
+    let quads = p.groups * 8u;
+    var values: array<vec4<f32>, EACH>;
+    for (var e = 0u; e < EACH; e++) {
+        let i = e * THREADS + thread;
+        var v = vec4<f32>();
+        if i < p.cols / 4u {
+            v = gated_quad(i);
+        }
+        values[e] = v;
+    }
+    var factor = p.scale;
+#if NORM
+    var square = 0.0;
+    for (var e = 0u; e < EACH; e++) {
+        square += dot(values[e], values[e]);
+    }
+    factor *= 1.0 / sqrt(sum_of_all(thread, square) / f32(p.cols) + p.eps);
+#endif
+    for (var e = 0u; e < EACH; e++) {
+        let i = e * THREADS + thread;
+        if i < p.cols / 4u {
+            made[place_of(i)] = finish_quad(i, values[e], factor);
+        } else if i < quads {
+            made[place_of(i)] = vec4<f32>();
+        }
+    }
+    workgroupBarrier();
+}
+#else
 fn gated_quad(i: u32) -> vec4<f32> {
     var v = vec4<f32>();
     for (var j = 0u; j < 4u; j++) {
@@ -80,3 +116,4 @@ fn make_input(thread: u32) {
 #endif
     workgroupBarrier();
 }
+#endif

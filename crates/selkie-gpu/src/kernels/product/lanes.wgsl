@@ -1,14 +1,39 @@
-// A row's products with an input: LANES invocations go down a row of a matrix, each taking every LANES-th part. The including kernel
-// has declared the weights with their format, and x and what else makes the input, of p.cols values; ROW_COLS are the values of
-// a row of the matrix, where those are not as many.
+// A row's products with an input of p.cols values: LANES invocations go down a row of a matrix, each taking every LANES-th part. The
+// including kernel has declared the weights with their format; ROW_COLS are the values of a row of the matrix, where those are
+// not as many.
 #if !ROW_COLS
 #define ROW_COLS p.cols
+#endif
+#if MAKES_INPUT && !DOT8 && !QUADS
+#define INPUTS array<f32>
+#elif ROUNDED_X
+#define INPUTS array<vec4<u32>>
+#else
+#define INPUTS array<vec4<f32>>
+#endif
+@group(0) @binding(B_X) var<storage, read> x: INPUTS; // [cols]
+#if B_BEFORE
+@group(0) @binding(B_BEFORE) var<storage, read> before: INPUTS; // [cols]
+#endif
+#if B_AFTER
+@group(0) @binding(B_AFTER) var<storage, read> after: INPUTS; // [cols]
+#endif
+#if B_NORM_WEIGHT
+@group(0) @binding(B_NORM_WEIGHT) var<storage, read> norm_weight: INPUTS; // [cols] or [group]
 #endif
 const THREADS = 256u;
 var<workgroup> partial: array<f32, THREADS>;
 
-#if DOT8
+#if ROUNDED_X
+// The input came rounded: three of these a group, as input8.wgsl has them.
+fn rounded(i: u32) -> vec4<u32> {
+    return x[p.x_offset / 4u + i];
+}
+#elif DOT8
 #include "kernels/product/input8.wgsl"
+fn rounded(i: u32) -> vec4<u32> {
+    return made[i];
+}
 #elif MAKES_INPUT
 #include "kernels/product/input32.wgsl"
 #else
@@ -21,9 +46,9 @@ fn quad_of_x(i: u32) -> vec4<f32> {
 #if DOT8
 fn part(base: u32, g: u32, at: u32) -> f32 {
     let w = group(base, ROW_COLS / 32u, g);
-    let q0 = made[3u * at];
-    let q1 = made[3u * at + 1u];
-    let of_group = bitcast<vec4<f32>>(made[3u * at + 2u]);
+    let q0 = rounded(3u * at);
+    let q1 = rounded(3u * at + 1u);
+    let of_group = bitcast<vec4<f32>>(rounded(3u * at + 2u));
     let lo = dot4I8Packed(w.lo.x, q0.x) + dot4I8Packed(w.lo.y, q0.y) + dot4I8Packed(w.lo.z, q0.z) + dot4I8Packed(w.lo.w, q0.w);
     let hi = dot4I8Packed(w.hi.x, q1.x) + dot4I8Packed(w.hi.y, q1.y) + dot4I8Packed(w.hi.z, q1.z) + dot4I8Packed(w.hi.w, q1.w);
 #if FORMAT_HALVES

@@ -8,14 +8,14 @@ pub(crate) use token::{Made, lanes, parts};
 
 use selkie_model::{
     WeightId,
-    plan::{Product, Rows},
+    plan::{Product, Rows, SlotId},
 };
 
 use crate::{
     Result,
     compile::{Ctx, Regime, View, whole_piece},
     kernels::Binds,
-    lower::{Input, Then},
+    lower::{Convolve, Input, Then},
     table::{Bind, Ref},
     weights::{Matrix, MatrixId, MatrixKey, Piece},
 };
@@ -34,8 +34,15 @@ pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, products: &[Product], t
     let run = |ctx: &mut Ctx<'_, '_>, together: &Together, then: &Epilogue| run(ctx, input, together, then);
     match then {
         Then::Store => {
-            for together in store(ctx, products)? {
+            for part in store(ctx, products)? {
+                let together = part.together(ctx);
                 run(ctx, &together, &Epilogue::Store)?;
+            }
+        }
+        Then::Convolve(op) => {
+            for part in store(ctx, products)? {
+                let (together, then) = part.convolved(ctx, products, op);
+                run(ctx, &together, &then)?;
             }
         }
         Then::Add { residual, scale, out } => {
@@ -47,12 +54,13 @@ pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, products: &[Product], t
                 run(ctx, &together, &Epilogue::Add { residual, scale: *scale })?;
             }
         }
-        Then::Glu { activation, out } => {
-            let out = ctx.view(*out)?;
+        Then::Glu { activation, out: out_id } => {
+            let out = ctx.view(*out_id)?;
             let function = crate::lower::Function::Activation(*activation).shader().0;
             if let Some(mut together) = in_turns(ctx, products)? {
                 together.out = out;
-                run(ctx, &together, &Epilogue::Glu { function })?;
+                let rounded = ctx.is_rounded(*out_id);
+                run(ctx, &together, &Epilogue::Glu { function, rounded })?;
             } else {
                 // The gate's sums first, to a buffer of their own.
                 let bytes = 4 * (ctx.max_rows * out.stride) as u64;
@@ -98,10 +106,14 @@ pub(crate) enum Epilogue {
     Store,
     /// Nothing, and it goes to a scratch buffer.
     Scratch(Ref),
+    /// Rows that are channels of a convolution go through it.
+    Convolve(Convolution),
     /// `function(even row) · odd row`.
     Glu {
         /// Its name in shaders.
         function: String,
+        /// Whether results are stored rounded to 8 bits.
+        rounded: bool,
     },
     /// `function(gate) · sum`, gates from a scratch buffer.
     Gated {
@@ -119,6 +131,67 @@ pub(crate) enum Epilogue {
         /// Multiplies the sum.
         scale: f32,
     },
+}
+
+/// A convolution as the kernel sees it.
+pub(crate) struct Convolution {
+    /// Weights `[channels, taps]`, biases `[channels]`, biases of the matrix's rows.
+    pub vector: Ref,
+    /// The row of the matrix that is the first channel; negative ones wrap.
+    pub first: u32,
+    /// Channels.
+    pub channels: usize,
+    /// Taps.
+    pub taps: usize,
+    /// Whether the matrix's rows have biases.
+    pub biased: bool,
+    /// Whether the result goes through SiLU.
+    pub silu: bool,
+    /// The window.
+    pub state: SlotId,
+}
+
+/// A matrix of some products' rows.
+struct Part {
+    id: MatrixId,
+    /// Its first row among all.
+    start: usize,
+    /// Biases of its rows, where any product has some, each with how many rows it is for.
+    biases: Option<Vec<(Option<WeightId>, usize)>>,
+    out: View,
+}
+
+impl Part {
+    fn together(self, ctx: &mut Ctx<'_, '_>) -> Together {
+        let bias = self.biases.map(|parts| Ref::Vector(ctx.vector_of(&parts, false)));
+        Together { matrix: self.id, bias, out: self.out }
+    }
+
+    /// With the convolution of one product, where it is in this matrix.
+    fn convolved(self, ctx: &mut Ctx<'_, '_>, products: &[Product], op: &Convolve) -> (Together, Epilogue) {
+        let before = products[..op.which].iter();
+        let first: usize = before.map(|product| whole_piece(ctx.needed, product.weight).device_rows()).sum();
+        let channels = ctx.plan.buffer(products[op.which].out).width;
+        let rows = self.start..self.start + self.out.width;
+        if rows.end <= first || rows.start >= first + channels {
+            return (self.together(ctx), Epilogue::Store);
+        }
+        let taps = ctx.needed.shape(op.weight).last().copied().unwrap_or(1);
+        // All in one binding: there are few.
+        let mut parts = vec![(Some(op.weight), channels * taps), (op.bias, channels)];
+        let biased = self.biases.is_some();
+        parts.extend(self.biases.into_iter().flatten());
+        let convolution = Convolution {
+            vector: Ref::Vector(ctx.vector_of(&parts, false)),
+            first: (first as u32).wrapping_sub(rows.start as u32),
+            channels,
+            taps,
+            biased,
+            silu: op.silu,
+            state: op.state,
+        };
+        (Together { matrix: self.id, bias: None, out: self.out }, Epilogue::Convolve(convolution))
+    }
 }
 
 impl Binds {
@@ -151,12 +224,13 @@ pub(crate) fn matrices(ctx: &mut Ctx<'_, '_>, weights: &[WeightId], in_turns: bo
             }
         }
     }
-    let unit = if in_turns { 2 * weights.len() } else { 4 };
+    // In turns, results come in whole groups of 32.
+    let unit = if in_turns { 32 * weights.len() } else { 4 };
     made.into_iter().map(|(dtype, pieces)| ctx.needed.matrix(MatrixKey { pieces, in_turns }, dtype, unit)).collect()
 }
 
 /// Products whose sums are stored side by side.
-fn store(ctx: &mut Ctx<'_, '_>, products: &[Product]) -> Result<Vec<Together>> {
+fn store(ctx: &mut Ctx<'_, '_>, products: &[Product]) -> Result<Vec<Part>> {
     let weights: Vec<WeightId> = products.iter().map(|p| p.weight).collect();
     let first = ctx.view(products[0].out)?;
     let biases: Vec<_> = products.iter().map(|p| (p.bias, whole_piece(ctx.needed, p.weight).device_rows())).collect();
@@ -166,8 +240,8 @@ fn store(ctx: &mut Ctx<'_, '_>, products: &[Product]) -> Result<Vec<Together>> {
     let mut at = 0;
     for id in matrices(ctx, &weights, false)? {
         let rows = ctx.needed.get(id).rows;
-        let bias = bias_part(ctx, &biases, at, rows);
-        made.push(Together { matrix: id, bias, out: View { offset, width: rows, ..first } });
+        let biases = bias_part(&biases, at, rows);
+        made.push(Part { id, start: at, biases, out: View { offset, width: rows, ..first } });
         offset += rows;
         at += rows;
     }
@@ -175,7 +249,7 @@ fn store(ctx: &mut Ctx<'_, '_>, products: &[Product]) -> Result<Vec<Together>> {
 }
 
 /// The biases of matrix rows `at..at + rows`, where there are any.
-fn bias_part(ctx: &mut Ctx<'_, '_>, biases: &[(Option<WeightId>, usize)], at: usize, rows: usize) -> Option<Ref> {
+fn bias_part(biases: &[(Option<WeightId>, usize)], at: usize, rows: usize) -> Option<Vec<(Option<WeightId>, usize)>> {
     let mut start = 0;
     let mut parts = vec![];
     for &(bias, len) in biases {
@@ -185,7 +259,7 @@ fn bias_part(ctx: &mut Ctx<'_, '_>, biases: &[(Option<WeightId>, usize)], at: us
         start += len;
     }
     let any = parts.iter().any(|part| part.0.is_some());
-    any.then(|| Ref::Vector(ctx.vector_of(&parts, false)))
+    any.then_some(parts)
 }
 
 /// One product, which may be of several types; its sums from offset 0 on.
@@ -243,7 +317,15 @@ pub(crate) fn bind_epilogue(binds: &mut Binds, together: &Together, then: &Epilo
     }
     match then {
         Epilogue::Store | Epilogue::Scratch(_) => ([0, 0], 1.0),
-        Epilogue::Glu { function } => {
+        Epilogue::Convolve(convolution) => {
+            binds.set("TAPS", format!("{}u", convolution.taps));
+            binds.read("CONV", convolution.vector);
+            if convolution.biased {
+                binds.set("CONV_BIASED", 1);
+            }
+            ([0, 0], 1.0)
+        }
+        Epilogue::Glu { function, .. } => {
             binds.set("THEN", "glu");
             binds.set("THEN_FN", function);
             ([0, 0], 1.0)

@@ -11,21 +11,25 @@ use crate::{
     },
     lower::Input,
     quant::Format,
-    table::{Count, Grid, Ref, Row},
+    table::{Count, Each, Grid, Ref, Row},
 };
 
 /// Invocations of a workgroup.
 const THREADS: usize = 256;
 /// Workgroups at most: enough to fill any card, few enough that each makes its input once for many rows.
-const WORKGROUPS: usize = 1024;
+const WORKGROUPS: usize = 512;
 
 /// How the input gets to where products read it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Made {
     /// Rounded to 8 bits in workgroup memory.
     Bytes,
+    /// In f32 in workgroup memory, four values at once.
+    Quads,
     /// In f32 in workgroup memory.
     Floats,
+    /// It lies in a buffer, rounded to 8 bits.
+    Rounded,
     /// It lies in a buffer, in f32, and is plain.
     Before,
 }
@@ -43,18 +47,30 @@ impl Made {
         }
         // Nine quads for eight keep neighbours out of each other's banks.
         let floats = 16 * 9 * groups.next_power_of_two() + 4 * THREADS + more;
-        if floats <= room { Made::Floats } else { Made::Before }
+        match floats <= room {
+            true if whole_norm && cols.is_multiple_of(4) => Made::Quads,
+            true => Made::Floats,
+            false => Made::Before,
+        }
     }
 
     /// What `lanes.wgsl` is told.
     pub(crate) fn define(self, binds: &mut Binds, cols: usize) {
-        if self != Made::Before {
+        if !matches!(self, Made::Before | Made::Rounded) {
             binds.set("MAKES_INPUT", 1);
             binds.set("ROOM", format!("{}u", cols.div_ceil(32).next_power_of_two()));
         }
-        if self == Made::Bytes {
-            binds.set("DOT8", 1);
-            binds.set("EACH", format!("{}u", cols.div_ceil(4 * THREADS)));
+        if matches!(self, Made::Bytes | Made::Quads) {
+            binds.set("EACH", format!("{}u", (8 * cols.div_ceil(32)).div_ceil(THREADS)));
+        }
+        match self {
+            Made::Bytes => binds.set("DOT8", 1),
+            Made::Quads => binds.set("QUADS", 1),
+            Made::Rounded => {
+                binds.set("DOT8", 1);
+                binds.set("ROUNDED_X", 1);
+            }
+            Made::Floats | Made::Before => {}
         }
     }
 }
@@ -62,7 +78,11 @@ impl Made {
 pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, together: &Together, then: &Epilogue) -> Result<()> {
     let matrix = ctx.needed.get(together.matrix).clone();
     let groups = matrix.cols.div_ceil(32);
-    let made = Made::of(ctx, matrix.format, input, matrix.cols, 0);
+    let made = if ctx.is_rounded(input.x) && input.is_plain() {
+        Made::Rounded
+    } else {
+        Made::of(ctx, matrix.format, input, matrix.cols, 0)
+    };
     let apart = made == Made::Before && !input.is_plain();
     if apart {
         let of = ctx.scratch(1, 4 * matrix.cols.next_multiple_of(32) as u64);
@@ -83,7 +103,12 @@ pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, together: &Together, th
         binds.matrix(&matrix, together.matrix, chunk);
         binds.set("LANES", format!("{lanes}u"));
         made.define(&mut binds, matrix.cols);
-        let per_group = rows.len().div_ceil(WORKGROUPS).next_multiple_of(per_pass);
+        let round = matches!(then, Epilogue::Glu { rounded: true, .. });
+        if round {
+            binds.set("ROUND", 1);
+        }
+        let unit = if round { per_pass.max(64) } else { per_pass };
+        let per_group = rows.len().div_ceil(WORKGROUPS).next_multiple_of(unit);
         let words = [
             matrix.cols,
             groups,
@@ -102,10 +127,15 @@ pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, together: &Together, th
             }
             None => [0, 0, 0, 1.0f32.to_bits(), 0, 0],
         };
-        let params = [&words[..], &of_input[..], &[other[0], factor.to_bits()]].concat();
+        let mut params = [&words[..], &of_input[..], &[other[0], factor.to_bits()]].concat();
+        let (mut slot, mut each) = (None, Each::Batch);
+        if let Epilogue::Convolve(op) = then {
+            params.extend([op.first, op.channels as u32, u32::from(op.silu)]);
+            (slot, each) = (Some(op.state), Each::Sequence);
+        }
         let count = Count::new(rows.len().div_ceil(per_group), together.out.count(), 1);
         let made = row("product with a row", "kernels/product/token.wgsl", binds.defines);
-        ctx.push(Row { params, bindings: binds.list, grid: Grid::Line(count), ..made });
+        ctx.push(Row { params, bindings: binds.list, grid: Grid::Line(count), slot, each, ..made });
     }
     Ok(())
 }

@@ -20,29 +20,23 @@ struct Params {
     after_c: f32,
     other_offset: u32,
     then_scale: f32,
+#if TAPS
+    conv_first: u32, // the row of the matrix that is the first channel
+    conv_channels: u32,
+    conv_silu: u32,
+#endif
 }
 @group(0) @binding(0) var<uniform> p: Params;
+#if ROUND
+@group(0) @binding(B_OUT) var<storage, read_write> out: array<vec4<u32>>; // [width / 32, 3], as input8.wgsl has them
+#else
 @group(0) @binding(B_OUT) var<storage, read_write> out: array<f32>; // [width]
+#endif
 #if B_BIAS
 @group(0) @binding(B_BIAS) var<storage, read> bias: array<f32>; // [rows of the matrix]
 #endif
 #if B_OTHER
 @group(0) @binding(B_OTHER) var<storage, read> other: array<f32>; // [width]: the residual, or gates
-#endif
-#if MAKES_INPUT && !DOT8
-#define INPUTS array<f32>
-#else
-#define INPUTS array<vec4<f32>>
-#endif
-@group(0) @binding(B_X) var<storage, read> x: INPUTS; // [cols]
-#if B_BEFORE
-@group(0) @binding(B_BEFORE) var<storage, read> before: INPUTS; // [cols]
-#endif
-#if B_AFTER
-@group(0) @binding(B_AFTER) var<storage, read> after: INPUTS; // [cols]
-#endif
-#if B_NORM_WEIGHT
-@group(0) @binding(B_NORM_WEIGHT) var<storage, read> norm_weight: INPUTS; // [cols] or [group]
 #endif
 @group(0) @binding(B_WEIGHTS4) var<storage, read> weights4: array<vec4<u32>>; // [rows, row_words / 4]
 @group(0) @binding(B_WEIGHTS) var<storage, read> weights: array<u32>; // the same
@@ -50,17 +44,49 @@ struct Params {
 @group(0) @binding(B_GRIDS) var<storage, read> grids: array<u32>;
 #endif
 #include "quant/FORMAT.wgsl"
-
 #include "kernels/product/lanes.wgsl"
+#if ROUND
+#include "kernels/product/round.wgsl"
+
+// Rows after which results are rounded and stored: whole groups of 32.
+const FLUSH = max(64u, 2u * (THREADS / LANES));
+var<workgroup> results: array<f32, FLUSH / 2u>;
+
+fn flush(thread: u32, first: u32) {
+    workgroupBarrier();
+    let at = thread % (FLUSH / 8u) * 4u;
+    let v = vec4<f32>(results[at], results[at + 1u], results[at + 2u], results[at + 3u]);
+    let r = rounded_quad(thread, v);
+    let g = (p.first + first) / 64u + thread / 8u;
+    if thread < FLUSH / 8u && first + thread / 8u * 64u < p.rows {
+        let to = p.out_offset / 4u + 3u * g;
+        let within = thread % 8u;
+        out[to + within / 4u][within % 4u] = r.quad;
+        if within == 0u {
+            out[to + 2u].x = bitcast<u32>(r.scale);
+            out[to + 2u].y = bitcast<u32>(r.sum);
+        } else if within == 4u {
+            out[to + 2u].z = bitcast<u32>(r.sum);
+        }
+    }
+    workgroupBarrier();
+}
+#endif
+#if TAPS
+#include "kernels/product/convolve.wgsl"
+#endif
 
 fn with_bias(row: u32, sum: f32) -> f32 {
 #if B_BIAS
     return sum + bias[p.first + row];
+#elif CONV_BIASED
+    return sum + conv[p.conv_channels * (TAPS + 1u) + p.first + row];
 #else
     return sum;
 #endif
 }
 
+#if !ROUND
 fn store(row: u32, sum: f32) {
     let at = p.first + row;
 #if THEN == add && OVER
@@ -69,10 +95,14 @@ fn store(row: u32, sum: f32) {
     out[p.out_offset + at] = other[p.other_offset + at] + p.then_scale * with_bias(row, sum);
 #elif THEN == gated
     out[p.out_offset + at] = THEN_FN(other[p.other_offset + at], 0.0) * with_bias(row, sum);
+#elif TAPS
+    out[p.out_offset + at] = convolved(at, with_bias(row, sum));
 #else
     out[p.out_offset + at] = with_bias(row, sum);
 #endif
 }
+
+#endif
 
 @compute @workgroup_size(256)
 fn main(
@@ -111,6 +141,15 @@ fn main(
         }
         even = together(thread, even);
         odd = together(thread, odd);
+#if ROUND
+        if lane == 0u {
+            let value = THEN_FN(with_bias(row, even), 0.0) * with_bias(row + 1u, odd);
+            results[(r % FLUSH) / 2u + thread / LANES] = select(0.0, value, there);
+        }
+        if (r + at_once) % FLUSH == 0u {
+            flush(thread, first + r + at_once - FLUSH);
+        }
+#else
         if lane == 0u && there {
 #if THEN == glu
             out[p.out_offset + (p.first + row) / 2u] = THEN_FN(with_bias(row, even), 0.0) * with_bias(row + 1u, odd);
@@ -119,5 +158,6 @@ fn main(
             store(row + 1u, odd);
 #endif
         }
+#endif
     }
 }

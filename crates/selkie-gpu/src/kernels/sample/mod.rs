@@ -14,7 +14,7 @@ use std::sync::Arc;
 use selkie_model::Choice;
 
 use crate::{
-    Buffer, Error, Gpu, Result,
+    Buffer, Error, Gpu, Result, Shader,
     compile::row,
     gpu::Use,
     kernels::Binds,
@@ -86,6 +86,12 @@ pub(crate) fn can(choice: &Choice<'_>) -> bool {
     !choice.params.changes_logits() && choice.params.check().is_ok() && choice.stop.len() <= MAX_STOPS
 }
 
+/// Bytes of what passes between the dispatches, for a vocabulary of `width`: the chunks' largest logits, what is counted and
+/// added up, ranks, and the tokens that are gathered.
+pub(crate) fn bytes(width: usize) -> [u64; 4] {
+    [8 * width.div_ceil(CHUNK), 4 * TALLY, 4 * width, 8 * width].map(|bytes| bytes as u64)
+}
+
 /// Where the logits are, and where a chosen id goes.
 pub(crate) struct Around<'a> {
     /// Where logits are: `[width]` from `offset` on.
@@ -122,17 +128,16 @@ impl Sampler {
             let what = format!("{} tokens are too many to choose from", around.width);
             return Err(Error::Op { op: "sample".into(), what });
         }
-        let bytes = [8 * chunks, 4 * TALLY, 4 * around.width, 8 * around.width];
         let mut scratch = vec![];
-        for bytes in bytes {
-            scratch.push(gpu.buffer("choosing a token", bytes as u64, Use::Storage).await?);
+        for bytes in bytes(around.width) {
+            scratch.push(gpu.buffer("choosing a token", bytes, Use::Storage).await?);
         }
         let resolve = |of: Ref| match of {
             Ref::Scratch(i) => Bound::all(&scratch[i]),
             Ref::Ids => Bound::all(around.inputs),
             _ => Bound::all(around.logits),
         };
-        let [likeliest, random] = rows(around, chunks);
+        let [likeliest, random] = rows(around.offset, around.width, around.ids);
         let likeliest = Table::new(gpu, likeliest, &|_| 0, &resolve).await?;
         let random = Table::new(gpu, random, &|_| 0, &resolve).await?;
         let records = gpu.buffer("choices", around.tokens as u64 * STEP_STRIDE, Use::Uniform).await?;
@@ -178,10 +183,15 @@ impl Sampler {
     }
 }
 
+/// Every shader here, for tests.
+pub fn shaders() -> Vec<Shader> {
+    rows(0, 1, 0).into_iter().flatten().map(|row| row.shader).collect()
+}
+
 /// The dispatches for the likeliest token, and for a random one.
-fn rows(around: &Around<'_>, chunks: usize) -> [Vec<Row>; 2] {
-    let [offset, width, many, ids] =
-        [around.offset, around.width, chunks, around.ids as usize / 4].map(|size| size as u32);
+fn rows(offset: usize, width: usize, ids: u64) -> [Vec<Row>; 2] {
+    let chunks = width.div_ceil(CHUNK);
+    let [offset, width, many, ids] = [offset, width, chunks, ids as usize / 4].map(|size| size as u32);
     let [parts, tally, ranks, list] = [0, 1, 2, 3].map(Ref::Scratch);
     let logits = Ref::Place(0);
     let row = |file, params: &[u32], binds: Binds, groups| {
@@ -195,12 +205,7 @@ fn rows(around: &Around<'_>, chunks: usize) -> [Vec<Row>; 2] {
         binds
     };
     let likeliest = vec![
-        row(
-            "kernels/sample/largest.wgsl",
-            &[offset, width],
-            binds(&[("LOGITS", logits)], &[("PARTS", parts)]),
-            chunks,
-        ),
+        row("kernels/sample/largest.wgsl", &[offset, width], binds(&[("LOGITS", logits)], &[("PARTS", parts)]), chunks),
         row("kernels/sample/greedy.wgsl", &[many, ids], binds(&[("PARTS", parts)], &[("INPUTS", Ref::Ids)]), 1),
     ];
     let random = vec![

@@ -153,12 +153,10 @@ fn may_be(id: u32, logits: &[f32], params: &SamplingParams, uniform: f32) -> boo
     let (least, most) = (u * kept(-off) - off * total, u * kept(off) + off * total);
     let own = e(id as usize);
     let same = |other: usize| logits[other] == logits[id as usize];
-    let before: f64 = order.iter().filter(|c| c.0 > own * (1.0 + off) || (same(c.1) && c.1 < id as usize)).map(|c| c.0).sum();
-    let upto: f64 = order
-        .iter()
-        .filter(|c| c.0 > own * (1.0 - off) && !(same(c.1) && c.1 > id as usize))
-        .map(|c| c.0)
-        .sum();
+    let before: f64 =
+        order.iter().filter(|c| c.0 > own * (1.0 + off) || (same(c.1) && c.1 < id as usize)).map(|c| c.0).sum();
+    let upto: f64 =
+        order.iter().filter(|c| c.0 > own * (1.0 - off) && !(same(c.1) && c.1 > id as usize)).map(|c| c.0).sum();
     own > 0.0 && before <= most && upto >= least
 }
 
@@ -166,8 +164,10 @@ fn may_be(id: u32, logits: &[f32], params: &SamplingParams, uniform: f32) -> boo
 fn random_choices_are_the_hosts() {
     let gpu = gpu();
     let mut noise = Noise(1);
-    for (width, sets, per_set) in [(1, 12, 8), (7, 36, 63), (1000, 60, 63), (2049, 36, 63), (151_936, 24, 16)] {
+    for (width, sets, per_set) in [(1, 12, 8), (7, 36, 63), (1000, 60, 63), (2049, 36, 63), (151_936, 12, 20)] {
         let rig = Rig::new(&gpu, width);
+        // Where all that may be chosen is equally likely, thresholds between two tokens are the rule.
+        let equal = |kind: usize| [3, 10, 11].contains(&kind);
         let (mut off, mut all) = (0, 0);
         for set in 0..sets {
             let logits = logits(width, set % KINDS, &mut noise);
@@ -183,14 +183,15 @@ fn random_choices_are_the_hosts() {
                 let want = sample(&logits, choice.params, &[], u);
                 all += 1;
                 if id != want {
-                    off += 1;
-                    let what = format!("{width} logits of kind {}, {:?}, {u}: {id}, not {want}", set % KINDS, choice.params);
+                    off += usize::from(!equal(set % KINDS));
+                    let what =
+                        format!("{width} logits of kind {}, {:?}, {u}: {id}, not {want}", set % KINDS, choice.params);
                     assert!(may_be(id, &logits, choice.params, u), "{what}");
-                    println!("{what}");
                 }
             }
         }
         println!("{width}: {off} of {all} are others");
+        assert!(off * 500 <= all, "{width}: {off} of {all} are others");
     }
 }
 
@@ -261,9 +262,8 @@ fn a_sequence_ends_with_the_first_stop() {
 
 #[test]
 fn what_looks_at_other_tokens_is_left_to_the_host() {
-    let choosable = |params: &SamplingParams, stops: usize| {
-        can(&Choice { params, seed: 0, sequence: 0, stop: &vec![1; stops] })
-    };
+    let choosable =
+        |params: &SamplingParams, stops: usize| can(&Choice { params, seed: 0, sequence: 0, stop: &vec![1; stops] });
     let plain = SamplingParams { temperature: 0.7, top_k: 40, top_p: 0.9, min_p: 0.05, ..SamplingParams::default() };
     assert!(choosable(&plain, MAX_STOPS) && !choosable(&plain, MAX_STOPS + 1));
     assert!(!choosable(&SamplingParams { presence_penalty: 0.1, ..plain.clone() }, 0));

@@ -100,7 +100,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
             a[e] = a_quad(channel, quad);
 #if PASS == outputs
             if step.own > CHUNK {
-                h[e] = starts[((first_chunk() + chunk) * p.channels + channel) * QUADS + quad];
+                h[e] = starts[(chunk * p.channels + channel) * QUADS + quad];
             } else {
                 h[e] = state_quad(channel, quad);
             }
@@ -151,7 +151,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
             continue;
         }
 #if PASS == ends
-        ends[((first_chunk() + chunk) * p.channels + channel) * QUADS + quad] = h[e];
+        ends[(chunk * p.channels + channel) * QUADS + quad] = h[e];
 #else
         if is_last && step.done == 0u {
             keep_state(channel, quad, h[e]);
@@ -160,7 +160,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     }
 #if PASS == ends
     if lane == 0u {
-        times[(first_chunk() + chunk) * p.channels + channel] = time;
+        times[chunk * p.channels + channel] = time;
     }
 #endif
 }

@@ -22,8 +22,8 @@ fn main(
     }
     let a = a_quad(channel, i % QUADS);
     var h = state_quad(channel, i % QUADS);
-    let last = first_chunk() + (step.own - 1u) / CHUNK;
-    for (var chunk = first_chunk(); chunk < last; chunk++) {
+    let last = (step.own - 1u) / CHUNK;
+    for (var chunk = 0u; chunk < last; chunk++) {
         let at = chunk * p.channels * QUADS + i;
         let end = ends[at];
         ends[at] = h;

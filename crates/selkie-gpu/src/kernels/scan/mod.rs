@@ -42,7 +42,7 @@ impl Shape {
     /// With what all of them are told, and A and D.
     fn binds(&self, ctx: &mut Ctx<'_, '_>, op: &SelectiveScanOp) -> Binds {
         let mut binds = Binds::new(ctx.defines());
-        let sizes = [("D_STATE", self.d_state), ("QUADS", self.quads), ("LANES", self.lanes), ("CHUNK", CHUNK)];
+        let sizes = [("D_STATE", self.d_state), ("QUADS", self.quads), ("LANES", self.lanes)];
         sizes.iter().for_each(|(name, size)| binds.set(name, format!("{size}u")));
         if self.d_state.is_multiple_of(4) {
             binds.set("ALIGNED", 1);
@@ -80,8 +80,7 @@ pub(super) fn emit(
 fn block(ctx: &mut Ctx<'_, '_>, shape: &Shape, op: &SelectiveScanOp) -> Result<()> {
     let views = [ctx.view(op.x)?, ctx.view(op.dt)?, ctx.view(op.b)?, ctx.view(op.c)?, ctx.view(op.out)?];
     let [x, dt, b, c, out] = views;
-    // As `first_chunk` of the shaders numbers them.
-    let chunks = (ctx.max_rows / CHUNK * 2).max(1);
+    let chunks = ctx.max_rows.div_ceil(CHUNK);
     let ends = ctx.scratch(0, 16 * (chunks * shape.channels * shape.quads) as u64);
     let times = ctx.scratch(1, 4 * (chunks * shape.channels) as u64);
     let each_lane = shape.quads.div_ceil(shape.lanes);
@@ -95,7 +94,7 @@ fn block(ctx: &mut Ctx<'_, '_>, shape: &Shape, op: &SelectiveScanOp) -> Result<(
         [Count::fixed(shape.channels.div_ceil(shape.channels_each())), Count::new(1, Of::Own, CHUNK), Count::fixed(1)];
     let sized = |ctx: &mut Ctx<'_, '_>| {
         let mut binds = shape.binds(ctx, op);
-        let sizes = [("TILE", tile), ("EACH", each_lane)];
+        let sizes = [("CHUNK", CHUNK), ("TILE", tile), ("EACH", each_lane)];
         sizes.iter().for_each(|(name, size)| binds.set(name, format!("{size}u")));
         binds
     };

@@ -51,11 +51,6 @@ fn keep_state(channel: u32, quad: u32, h: vec4<f32>) {
 }
 #endif
 
-// The number of the sequence's first chunk: no other sequence of more chunks than one has any of its numbers.
-fn first_chunk() -> u32 {
-    return step.first / CHUNK * 2u;
-}
-
 // What b * x is multiplied by.
 fn input_factor(size: f32, a: vec4<f32>) -> vec4<f32> {
 #if ZERO_ORDER_HOLD

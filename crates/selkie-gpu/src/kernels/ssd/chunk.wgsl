@@ -34,7 +34,7 @@ fn sum_up(thread: u32, head: u32, first: u32) {
         if thread < CHUNK {
             decays[thread] += decay;
 #if COMPLEX
-            angles[thread] = within_turn(angles[thread] + angle);
+            angles[thread] = less_turns(angles[thread] + angle);
 #endif
         }
         workgroupBarrier();

@@ -3,7 +3,7 @@
 #include "kernels/common.wgsl"
 #include "kernels/functions.wgsl"
 #if COMPLEX
-#include "kernels/angle.wgsl"
+#include "kernels/angles.wgsl"
 #endif
 
 struct Params {
@@ -40,6 +40,12 @@ fn d_of(head: u32) -> f32 {
 #endif
 }
 
+// e^x - 1 with all its digits where x is small.
+fn grown_by(x: f32) -> f32 {
+    let small = x * (1.0 + x / 2.0 * (1.0 + x / 3.0 * (1.0 + x / 4.0 * (1.0 + x / 5.0 * (1.0 + x / 6.0)))));
+    return select(exp(x) - 1.0, small, abs(x) < 0.3);
+}
+
 fn step_of(row: u32, head: u32) -> Factors {
     let raw = dt[p.dt_offset + (step.first + row) * p.dt_stride + head];
 #if COMPLEX
@@ -47,7 +53,7 @@ fn step_of(row: u32, head: u32) -> Factors {
     let m = vec2<f32>(heads[2u * head], heads[2u * head + 1u]);
     // (e^(size m) - 1) · e^-m, with the difference formed so that it keeps its digits.
     let turn = cos_sin_less(size * m.y);
-    let grown = less_one(size * m.x);
+    let grown = grown_by(size * m.x);
     let less = vec2<f32>(grown * turn.x + turn.z, (grown + 1.0) * turn.y);
     let back = exp(-m.x) * cos_sin(-m.y);
     return Factors(size * m.x, size * m.y, complex_product(less, back));

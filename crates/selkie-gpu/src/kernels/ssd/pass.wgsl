@@ -2,7 +2,7 @@
 // has a quad of states.
 #include "kernels/common.wgsl"
 #if COMPLEX
-#include "kernels/angle.wgsl"
+#include "kernels/angles.wgsl"
 #endif
 
 struct Params {
