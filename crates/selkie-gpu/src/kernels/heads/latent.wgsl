@@ -1,5 +1,7 @@
 // Beside the products: the turned part of each query, the key and the value of latent attention. The last workgroup makes the key
 // and the value, the others 256 channels of queries each.
+#include "kernels/reduce.wgsl"
+
 @group(0) @binding(B_KV) var<storage, read> kv: array<f32>; // c and k_rope
 @group(0) @binding(B_ANGLES) var<storage, read> angles: array<vec2<f32>>; // [rows, PAIRS]
 #if B_NORM_WEIGHT
@@ -45,7 +47,7 @@ fn beside(which: u32, thread: u32) {
     for (var i = thread; i < p.head_out; i += THREADS) {
         square += kv[p.c + i] * kv[p.c + i];
     }
-    let factor = 1.0 / sqrt(together(thread, square, THREADS) / f32(p.head_out) + p.eps);
+    let factor = 1.0 / sqrt(sum_of_all(thread, square) / f32(p.head_out) + p.eps);
     for (var i = thread; i < p.head_out; i += THREADS) {
         var v = kv[p.c + i] * factor;
 #if B_NORM_WEIGHT

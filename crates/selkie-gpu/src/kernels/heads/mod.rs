@@ -155,7 +155,8 @@ fn one(
     }
     binds.set("ROOM", room);
     let units = if matrix.format.is_float() { matrix.cols.div_ceil(8) } else { groups };
-    let lanes = units.next_power_of_two().clamp(4, 32);
+    let most = ctx.target.flavours.subgroup.map_or(32, |size| size.clamp(4, 32) as usize);
+    let lanes = units.next_power_of_two().clamp(4, most);
     binds.set("LANES", format!("{lanes}u"));
     let rows = &matrix.chunks[chunk];
     let heads = rows.len() / stack.head_out;

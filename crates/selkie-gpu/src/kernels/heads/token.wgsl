@@ -46,18 +46,26 @@ fn quad_of_x(i: u32) -> vec4<f32> {
     return made[i + i / 8u];
 }
 
-// The sum of each LANES or more neighbours.
-fn together(thread: u32, value: f32, many: u32) -> f32 {
+// The sum of LANES neighbours.
+fn together(thread: u32, value: f32) -> f32 {
+#if SUBGROUP
+    var sum = value;
+    for (var over = LANES / 2u; over > 0u; over >>= 1u) {
+        sum += subgroupShuffleXor(sum, over);
+    }
+    return sum;
+#else
     workgroupBarrier();
     partial[thread] = value;
     workgroupBarrier();
-    for (var half = many / 2u; half > 0u; half >>= 1u) {
-        if thread % many < half {
+    for (var half = LANES / 2u; half > 0u; half >>= 1u) {
+        if thread % LANES < half {
             partial[thread] += partial[thread + half];
         }
         workgroupBarrier();
     }
-    return partial[thread / many * many];
+    return partial[thread / LANES * LANES];
+#endif
 }
 
 #if B_PARTS
@@ -128,7 +136,7 @@ fn main(
         for (var i = lane; i < UNITS; i += LANES) {
             sum += part(base, i);
         }
-        sum = together(thread, sum, LANES);
+        sum = together(thread, sum);
         if lane == 0u && there {
             out[p.out_offset + head * p.out_head + row] = sum;
         }
