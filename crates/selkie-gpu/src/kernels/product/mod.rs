@@ -181,12 +181,11 @@ fn store(ctx: &mut Ctx<'_, '_>, products: &[Product]) -> Result<Vec<Together>> {
     Ok(made)
 }
 
+/// Values to add to a product's rows, padding among them, where it has any.
+type Bias = (Option<WeightId>, usize);
+
 /// The biases of matrix rows `at..at + rows`, where there are any.
-fn bias_part(
-    biases: &[(Option<WeightId>, usize)],
-    at: usize,
-    rows: usize,
-) -> Result<Option<Vec<(Option<WeightId>, usize)>>> {
+fn bias_part(biases: &[Bias], at: usize, rows: usize) -> Result<Option<Vec<Bias>>> {
     let mut start = 0;
     let mut parts = vec![];
     for &(bias, len) in biases {
