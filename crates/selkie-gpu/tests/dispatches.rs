@@ -22,7 +22,7 @@ fn mixer_budget(mixer: &Mixer) -> usize {
         // Falcon-H1 multiplies what goes into and comes out of its parts.
         Mixer::Parallel(branches) => {
             let scaled = branches.iter().any(|branch| branch.output_scale != 1.0);
-            branches.iter().map(|branch| mixer_budget(&branch.mixer)).sum::<usize>() + if scaled { 2 } else { 0 }
+            branches.iter().map(|branch| mixer_budget(&branch.mixer)).sum::<usize>() + if scaled { 3 } else { 0 }
         }
     }
 }
