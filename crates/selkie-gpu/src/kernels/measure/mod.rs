@@ -31,6 +31,8 @@ const EACH: usize = 16;
 /// Reads of a series at most, and about how long it may take.
 const MOST_READS: u128 = 16;
 const LONGEST: Duration = Duration::from_millis(50);
+/// Work before anything is measured.
+const WARM: Duration = Duration::from_millis(100);
 /// Dispatches of a series.
 const DISPATCHES: u32 = 200;
 /// Of each time the best of so many counts.
@@ -63,6 +65,11 @@ impl Gpu {
         let bench = Bench { gpu: self, table, group, out: &out, back: &back };
         bench.run(FILL, 1).await?;
 
+        // A device that has just waited for a load runs slowly at first.
+        let started = Instant::now();
+        while started.elapsed() < WARM {
+            bench.run(READS, 4).await?;
+        }
         let once = bench.best(READS, 1).await?;
         let reads = (LONGEST.as_nanos() / once.as_nanos().max(1)).clamp(1, MOST_READS) as u32;
         let more = bench.best(READS, 1 + reads).await?;
