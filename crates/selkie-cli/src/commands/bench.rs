@@ -177,7 +177,7 @@ impl Test {
         let (least, most) = rates.iter().fold((f64::INFINITY, 0.0f64), |(l, m), &r| (l.min(r), m.max(r)));
         let share = outcome.share.map(|s| format!("{:.0} % of the memory's read bandwidth", s * 100.0));
         let how = (self.step == 1).then(|| match outcome.at_once {
-            Some(n) => format!("up to {n} tokens a submit"),
+            Some(n) => format!("up to {n} tokens between two answers"),
             None => "one by one".into(),
         });
         let dispatches = outcome.dispatches.map(|n| format!("{n} dispatches a token"));
