@@ -53,7 +53,7 @@ struct Test {
 struct Outcome {
     /// Tokens a second of each run.
     rates: Vec<f64>,
-    /// Tokens of one submit at most, where the executor chose them itself.
+    /// Tokens between two answers at most, where the executor chose them itself.
     at_once: Option<usize>,
     /// Of the device's read bandwidth, where that is a bound.
     share: Option<f64>,
