@@ -37,6 +37,7 @@ pub fn model_for(model: &str, run: &Run, exact: bool, context: Option<usize>) ->
         exact: (exact || run.exact) && !run.fast,
         context,
         config: run.config.clone(),
+        ..OpenOptions::default()
     };
     if run.device.is_some() && run.backend != Backend::Gpu {
         return usage("--device names a GPU: it goes with --backend gpu");

@@ -85,6 +85,12 @@ pub enum Error {
     /// Kernels do not do what they should on this device.
     #[error("the self-test failed: {0}")]
     SelfTest(String),
+    /// Weights cannot be read.
+    #[error(transparent)]
+    Weights(Box<selkie_model::Error>),
+    /// Whoever watched the load said to stop.
+    #[error("the load was cancelled")]
+    Cancelled,
     /// A plan that this executor cannot run.
     #[error("op {op}: {what}")]
     Op {
@@ -112,10 +118,22 @@ fn mega(bytes: u64) -> u64 {
 /// This crate's results.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// Of weights as they are read, and of whoever watches a load.
+impl From<selkie_model::Error> for Error {
+    fn from(error: selkie_model::Error) -> Self {
+        match error {
+            selkie_model::Error::Cancelled => Error::Cancelled,
+            error => Error::Weights(Box::new(error)),
+        }
+    }
+}
+
 impl From<Error> for selkie_model::Error {
     fn from(error: Error) -> Self {
         let text = error.to_string();
         match error {
+            Error::Weights(error) => *error,
+            Error::Cancelled => selkie_model::Error::Cancelled,
             Error::Lost(_) => selkie_model::Error::DeviceLost(text),
             Error::OutOfMemory { .. } | Error::NoRoom { .. } => selkie_model::Error::OutOfMemory(text),
             _ => selkie_model::Error::Device(text),

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use selkie_formats::LocalFuture;
 use selkie_model::{
-    Batch, Choice, Error, Executor, LoadedWeights, ModelSpec, OpTime, Output, Plan, Result, Snapshot, State,
+    Batch, Choice, Error, Executor, ModelSpec, OpTime, Output, Plan, Result, Snapshot, State, weights::WeightSource,
 };
 
 use crate::{
@@ -23,8 +23,13 @@ impl GpuExecutor {
     ///
     /// # Errors
     /// Where there is no room, or an op or block format has no kernel.
-    pub async fn new(gpu: Gpu, spec: &ModelSpec, weights: LoadedWeights, options: &RunOptions) -> Result<Self> {
-        Ok(Self { engine: Rc::new(Engine::new(gpu, spec, weights, options).await?) })
+    pub async fn new(
+        gpu: Gpu,
+        spec: &ModelSpec,
+        weights: impl Into<WeightSource<'_>>,
+        options: &RunOptions,
+    ) -> Result<Self> {
+        Ok(Self { engine: Rc::new(Engine::new(gpu, spec, weights.into(), options).await?) })
     }
 
     /// As [`new`](Self::new), with a plan that is given.
@@ -35,10 +40,10 @@ impl GpuExecutor {
         gpu: Gpu,
         spec: &ModelSpec,
         plan: Plan,
-        weights: LoadedWeights,
+        weights: impl Into<WeightSource<'_>>,
         options: &RunOptions,
     ) -> Result<Self> {
-        Ok(Self { engine: Rc::new(Engine::with_plan(gpu, spec, plan, weights, options).await?) })
+        Ok(Self { engine: Rc::new(Engine::with_plan(gpu, spec, plan, weights.into(), options).await?) })
     }
 
     /// An executor for a model that is on its device already.

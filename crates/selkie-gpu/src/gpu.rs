@@ -1,6 +1,7 @@
 //! A device: what it can do, what was made on it, and what went wrong on it.
 
 mod buffer;
+mod later;
 mod open;
 mod pipeline;
 
@@ -89,6 +90,16 @@ struct Inner {
 enum Failure {
     Lost(String),
     Reported(String),
+}
+
+impl Flavours {
+    /// What a browser wants to read at the top of a shader, and naga does not know.
+    pub fn preamble(&self) -> &'static str {
+        match self.subgroup {
+            Some(_) => "enable subgroups;\ndiagnostic(off, subgroup_uniformity);\n",
+            None => "",
+        }
+    }
 }
 
 impl Gpu {
@@ -204,7 +215,17 @@ impl Gpu {
     ///
     /// # Errors
     /// An error that came meanwhile.
-    pub fn wait(&self) -> Result<()> {
+    pub async fn wait(&self) -> Result<()> {
+        let done = later::Later::default();
+        let tell = done.teller();
+        self.queue().on_submitted_work_done(move || tell(()));
+        self.poll()?;
+        done.await;
+        self.check()
+    }
+
+    /// Outside a browser nothing happens unless somebody waits.
+    fn poll(&self) -> Result<()> {
         let polled = self.device().poll(wgpu::PollType::wait_indefinitely());
         self.check()?;
         polled.map(drop).map_err(|e| Error::Lost(e.to_string()))

@@ -4,6 +4,9 @@
 //! dispatches ([`compile`]), and the table's kernels are shaders under `kernels/`, written once over block formats (`quant/`)
 //! and flavours by a small [preprocessor](preprocess()).
 
+// In a browser, where there is one thread, wgpu's handles stay on it.
+#![cfg_attr(target_arch = "wasm32", allow(clippy::arc_with_non_send_sync))]
+
 pub mod compile;
 mod engine;
 mod error;

@@ -3,16 +3,16 @@
 //! Shaders are written once over flavours; the plain one needs nothing but what WebGPU promises, the others rest on drivers
 //! too. So a norm and a product of a few of the model's own rows run in both regimes, and plain loops say what is right.
 
-use std::{rc::Rc, time::Instant};
+use std::{ops::Range, rc::Rc};
 
-use selkie_formats::{DType, Tensor};
+use selkie_formats::DType;
 use selkie_model::{
-    Batch, Executor, LoadedWeight, LoadedWeights, ModelSpec, Plan, Sequence, Want, WeightId, Weights,
-    plan::{Buffer, BufferId, Op, Product, Rows},
+    ModelSpec, WeightId,
     reference::Reference,
-    spec::{Linear, Norm},
-    weights::{Part, Transform, Weight, f32_tensor},
+    self_test::{BLOCK, TOKENS, off, product, run},
+    weights::WeightSource,
 };
+use web_time::Instant;
 
 use crate::{
     Error, Gpu, GpuExecutor, Result,
@@ -21,11 +21,8 @@ use crate::{
 
 /// Rows of the matrix, a whole number of any kernel's.
 const OUT: usize = 32;
-/// Rows of the block, which fill no tile; two single ones follow.
-const BLOCK: usize = 37;
-const TOKENS: usize = BLOCK + 2;
 
-/// How far off a result may be: the root of the mean square by that of what is right. What a kernel does wrong is larger.
+/// How far off a result may be. What a kernel does wrong is larger.
 const EXACT: f64 = 1e-3;
 const ROUNDED: f64 = 0.06;
 
@@ -36,14 +33,16 @@ pub(crate) type Key = (DType, usize, bool);
 ///
 /// # Errors
 /// Where a kernel cannot be made or run, or is off.
-pub(crate) async fn check(gpu: &Gpu, spec: &ModelSpec, weights: &LoadedWeights, exact: bool) -> Result<()> {
-    let Some(matrix) = sample(spec, weights) else { return Ok(()) };
-    let key = (matrix.dtype, matrix.shape[1], exact);
+pub(crate) async fn check(gpu: &Gpu, spec: &ModelSpec, source: &WeightSource<'_>, exact: bool) -> Result<()> {
+    let Some((dtype, id, rows)) = sample(spec, source) else { return Ok(()) };
+    let key = (dtype, spec.d_model, exact);
     if gpu.has_passed(key) {
         return Ok(());
     }
     let started = Instant::now();
-    let (small, plan, weights) = model(matrix);
+    let rows = source.rows(&spec.weights, id, rows).await?;
+    let Some(matrix) = rows.parts.into_iter().next() else { return Ok(()) };
+    let (small, plan, weights) = product(matrix);
     let options =
         RunOptions { exact, block_rows: BLOCK, block_outputs: BLOCK, max_positions: TOKENS, ..RunOptions::default() };
     let right = async {
@@ -51,7 +50,7 @@ pub(crate) async fn check(gpu: &Gpu, spec: &ModelSpec, weights: &LoadedWeights, 
         run(&mut reference).await
     };
     let right = right.await.map_err(|e| Error::Op { op: "self-test".into(), what: e.to_string() })?;
-    let engine = Box::pin(Engine::with_plan(gpu.clone(), &small, plan, weights, &options)).await?;
+    let engine = Box::pin(Engine::with_plan(gpu.clone(), &small, plan, weights.into(), &options)).await?;
     let mut executor = GpuExecutor::of(Rc::new(engine));
     let got = match run(&mut executor).await {
         Ok(got) => got,
@@ -59,7 +58,7 @@ pub(crate) async fn check(gpu: &Gpu, spec: &ModelSpec, weights: &LoadedWeights, 
         Err(error) => return Err(Error::SelfTest(error.to_string())),
     };
     let allowed = if exact { EXACT } else { ROUNDED };
-    for (what, got, right) in [("rows", &got.0, &right.0), ("a row", &got.1, &right.1)] {
+    for (what, got, right) in [("rows", &got[0], &right[0]), ("a row", &got[1], &right[1])] {
         let off = off(got, right);
         tracing::debug!("self-test on {}: products with {what} of {} are off by {off:.1e}", gpu.name(), key.0);
         if off.is_nan() || off > allowed {
@@ -71,101 +70,23 @@ pub(crate) async fn check(gpu: &Gpu, spec: &ModelSpec, weights: &LoadedWeights, 
     Ok(())
 }
 
-/// A few rows of the type that most of the matrices with the model's width have.
-fn sample(spec: &ModelSpec, weights: &LoadedWeights) -> Option<Tensor> {
-    let parts = spec.weights.iter().filter(|(_, weight)| weight.row_len() == spec.d_model);
-    let parts = parts.flat_map(|(id, _)| &weights.get(id).parts);
-    let fitting = |part: &&Tensor| part.shape.len() == 2 && part.shape[0] >= OUT && part.shape[1] == spec.d_model;
-    let parts: Vec<&Tensor> = parts.filter(fitting).collect();
-    let of_type = |dtype| parts.iter().filter(|part| part.dtype == dtype).map(|part| part.bytes.len()).sum::<usize>();
-    let part = parts.iter().max_by_key(|part| of_type(part.dtype))?;
-    let bytes = part.bytes.slice(..part.bytes.len() / part.shape[0] * OUT);
-    Some(Tensor { dtype: part.dtype, shape: vec![OUT, spec.d_model], bytes })
-}
-
-/// `logits = norm(embedding) · matrixᵀ`.
-fn model(matrix: Tensor) -> (ModelSpec, Plan, LoadedWeights) {
-    let width = matrix.shape[1];
-    // Numbers of both signs, no two rows alike.
-    let value = |i: usize| ((i.wrapping_mul(0x9e37_79b9) >> 7) % 2048) as f32 / 1024.0 - 1.0;
-    let table = f32_tensor((0..TOKENS * width).map(value).collect(), vec![TOKENS, width]);
-    let (mut weights, mut loaded) = (Weights::default(), vec![]);
-    let mut push = |name: &str, tensor: Tensor| {
-        let info = selkie_formats::TensorInfo {
-            name: name.into(),
-            dtype: tensor.dtype,
-            shape: tensor.shape.clone(),
-            source: 0,
-            range: 0..tensor.bytes.len() as u64,
-        };
-        let part = Part { tensor: info, rows: 0..tensor.shape[0], row_len: width };
-        let (name, shape) = (name.to_owned(), tensor.shape.clone());
-        loaded.push(LoadedWeight { name: name.clone(), shape: shape.clone(), parts: vec![tensor] });
-        weights.push(Weight { name, shape, parts: vec![part], transform: Transform::None })
-    };
-    let (embedding, weight): (WeightId, WeightId) = (push("table", table), push("matrix", matrix));
-    let buffer = |name, rows, width| Buffer { name, rows, width };
-    let [x, n, y, out] = [0, 1, 2, 3].map(BufferId);
-    let ops = vec![
-        Op::Embed { table: embedding, scale: 1.0, out: x },
-        Op::RmsNorm { x, weight: None, group: width, eps: 1e-6, out: n },
-        Op::Linear { x: n, product: Product { weight, bias: None, out: y } },
-        Op::TakeRows { x: y, out },
-    ];
-    let plan = Plan {
-        layer_of: vec![None; ops.len()],
-        ops,
-        layers: vec![],
-        buffers: vec![
-            buffer("x", Rows::All, width),
-            buffer("n", Rows::All, width),
-            buffer("y", Rows::All, OUT),
-            buffer("logits", Rows::Outputs, OUT),
-        ],
-        slots: vec![],
-        hidden: out,
-        logits: out,
-    };
-    let spec = ModelSpec {
-        architecture: "self-test".into(),
-        d_model: width,
-        vocab_size: TOKENS.max(OUT),
-        context: None,
-        embedding,
-        embedding_scale: 1.0,
-        layers: vec![],
-        final_norm: Norm { weight: None, group: width, eps: 0.0 },
-        head: Linear { weight, bias: None, low_rank: None },
-        logit_scale: 1.0,
-        logit_softcap: None,
-        ropes: vec![],
-        weights,
-    };
-    (spec, plan, loaded.into_iter().collect())
-}
-
-/// Results of the block, and of the single rows.
-async fn run(executor: &mut dyn Executor) -> selkie_model::Result<(Vec<f32>, Vec<f32>)> {
-    let mut state = executor.new_state(TOKENS).await?;
-    let ids: Vec<u32> = (0..TOKENS as u32).collect();
-    let mut results = vec![];
-    for ids in [&ids[..BLOCK], &ids[BLOCK..=BLOCK], &ids[BLOCK + 1..]] {
-        let (sequences, outputs): (_, Vec<usize>) = ([Sequence { rows: 0..ids.len() }], (0..ids.len()).collect());
-        // The graph's last buffer is as wide as the matrix has rows.
-        let batch = Batch { ids, sequences: &sequences, outputs: &outputs, want: Want::Logits };
-        results.push(executor.forward(&batch, &mut [&mut state]).await?.values);
+/// A few rows of the type that most of the matrices with the model's width have, and where they are.
+fn sample(spec: &ModelSpec, source: &WeightSource<'_>) -> Option<(DType, WeightId, Range<usize>)> {
+    let weights = spec.weights.iter().filter(|(_, weight)| weight.row_len() == spec.d_model && weight.shape.len() > 1);
+    let mut found: Vec<(DType, WeightId, Range<usize>)> = vec![];
+    for (id, _) in weights {
+        let mut first = 0;
+        for (dtype, rows) in source.types(&spec.weights, id) {
+            if rows >= OUT {
+                found.push((dtype, id, first..first + rows));
+            }
+            first += rows;
+        }
     }
-    let singles = results.split_off(1).concat();
-    Ok((results.concat(), singles))
-}
-
-fn off(got: &[f32], right: &[f32]) -> f64 {
-    let square = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>();
-    let difference = square(&mut got.iter().zip(right).map(|(&g, &r)| f64::from(g) - f64::from(r)));
-    let size = square(&mut right.iter().map(|&r| f64::from(r)));
-    if got.len() != right.len() || got.is_empty() {
-        f64::NAN
-    } else {
-        (difference / size.max(f64::MIN_POSITIVE)).sqrt()
-    }
+    let of_type = |dtype| found.iter().filter(|f| f.0 == dtype).map(|f| f.2.len()).sum::<usize>();
+    let (dtype, ..) = *found.iter().max_by_key(|f| of_type(f.0))?;
+    // What comes first in the file is there first.
+    let place = |id: WeightId| spec.weights.get(id).parts.first().map(|p| (p.tensor.source, p.tensor.range.start));
+    let (dtype, id, rows) = found.iter().filter(|f| f.0 == dtype).min_by_key(|f| place(f.1))?.clone();
+    Some((dtype, id, rows.start..rows.start + OUT))
 }

@@ -239,6 +239,20 @@ impl Table {
         planes: &dyn Fn(SlotId) -> usize,
         resolve: &dyn Fn(Ref) -> Bound,
     ) -> Result<Self> {
+        Self::watched(gpu, rows, planes, resolve, &|| Ok(())).await
+    }
+
+    /// As [`new`](Self::new); `made_one` is called after each row, and may end it.
+    ///
+    /// # Errors
+    /// As there, and those of `made_one`.
+    pub async fn watched(
+        gpu: &Gpu,
+        rows: Vec<Row>,
+        planes: &dyn Fn(SlotId) -> usize,
+        resolve: &dyn Fn(Ref) -> Bound,
+        made_one: &dyn Fn() -> Result<()>,
+    ) -> Result<Self> {
         let offsets: Vec<u64> = rows
             .iter()
             .scan(0, |end, row| {
@@ -273,6 +287,7 @@ impl Table {
                 wgpu::BindGroupDescriptor { label: Some(&name), layout: &pipeline.layout, entries: &entries };
             let group = gpu.scoped(&name, || gpu.device().create_bind_group(&descriptor)).await?;
             ready.push(Ready { row, pipeline, group });
+            made_one()?;
         }
         gpu.queue().write_buffer(params.raw(), 0, bytemuck::cast_slice(&words));
         Ok(Self { rows: ready, _params: params })

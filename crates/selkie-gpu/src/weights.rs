@@ -6,9 +6,12 @@
 use std::{collections::HashMap, ops::Range};
 
 use selkie_formats::DType;
-use selkie_model::{LoadedWeight, LoadedWeights, ModelSpec, WeightId};
+use selkie_model::{
+    LoadedWeight, ModelSpec, Stage, Watch, WeightId,
+    weights::{Transform, WeightSource},
+};
 
-use crate::{Error, Gpu, Limits, Result, gpu::Use, quant::Format, table::Bound};
+use crate::{Buffer, Error, Gpu, Limits, Result, gpu::Use, quant::Format, table::Bound};
 
 /// Names a matrix of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,6 +50,30 @@ pub struct MatrixKey {
     pub in_turns: bool,
 }
 
+impl MatrixKey {
+    /// The rows of piece `i` that lie within the device's `rows`, as far as they are no padding.
+    fn within(&self, i: usize, rows: Range<usize>) -> Range<usize> {
+        let piece = &self.pieces[i];
+        let (start, end) = if self.in_turns {
+            let n = self.pieces.len();
+            let turn = |row: usize| row.saturating_sub(i).div_ceil(n);
+            (turn(rows.start), turn(rows.end))
+        } else {
+            let first = self.device_row(i, 0);
+            (rows.start.saturating_sub(first), rows.end.saturating_sub(first))
+        };
+        start.min(piece.rows)..end.min(piece.rows)
+    }
+
+    /// The device row of row `row` of piece `i`.
+    fn device_row(&self, i: usize, row: usize) -> usize {
+        match self.in_turns {
+            true => row * self.pieces.len() + i,
+            false => self.pieces[..i].iter().map(Piece::device_rows).sum::<usize>() + row,
+        }
+    }
+}
+
 /// A matrix as kernels see it.
 #[derive(Clone, Debug)]
 pub struct Matrix {
@@ -83,7 +110,7 @@ pub struct VectorKey {
 /// All that programs of one model read.
 pub struct Needed<'a> {
     spec: &'a ModelSpec,
-    loaded: Option<&'a LoadedWeights>,
+    source: Option<&'a WeightSource<'a>>,
     limits: Limits,
     matrices: Vec<Matrix>,
     by_key: HashMap<MatrixKey, MatrixId>,
@@ -92,10 +119,10 @@ pub struct Needed<'a> {
 }
 
 impl<'a> Needed<'a> {
-    /// Nothing yet. Types are those of `loaded`, or of the header where nothing is loaded.
-    pub fn new(spec: &'a ModelSpec, loaded: Option<&'a LoadedWeights>, limits: Limits) -> Self {
+    /// Nothing yet. Types are those of `source`, or of the header where there is none.
+    pub fn new(spec: &'a ModelSpec, source: Option<&'a WeightSource<'a>>, limits: Limits) -> Self {
         let (matrices, vectors) = (vec![], vec![]);
-        Self { spec, loaded, limits, matrices, by_key: HashMap::new(), vectors, by_vector: HashMap::new() }
+        Self { spec, source, limits, matrices, by_key: HashMap::new(), vectors, by_vector: HashMap::new() }
     }
 
     /// Sizes of a weight, slowest axis first.
@@ -105,17 +132,9 @@ impl<'a> Needed<'a> {
 
     /// The rows of a weight in runs of one type.
     pub fn runs(&self, id: WeightId) -> Vec<(DType, Range<usize>)> {
-        let parts: Vec<(DType, usize)> = match self.loaded {
-            Some(loaded) => loaded.get(id).parts.iter().map(|p| (p.dtype, p.shape[0])).collect(),
-            None => {
-                let weight = self.spec.weights.get(id);
-                let plain = weight.transform == selkie_model::weights::Transform::None;
-                if plain {
-                    weight.parts.iter().map(|p| (p.tensor.dtype, p.rows.len())).collect()
-                } else {
-                    vec![(weight.dtype(), weight.rows())]
-                }
-            }
+        let parts = match self.source {
+            Some(source) => source.types(&self.spec.weights, id),
+            None => self.spec.weights.get(id).types(),
         };
         let mut runs: Vec<(DType, Range<usize>)> = vec![];
         for (dtype, rows) in parts {
@@ -181,29 +200,19 @@ impl<'a> Needed<'a> {
         self.matrices.iter().map(Matrix::bytes).sum::<u64>() + vectors.sum::<u64>()
     }
 
-    /// Puts all of it on the device.
+    /// Puts all of it on the device, in the order in which the files hold it: of a download, each as soon as it is there.
     ///
     /// # Errors
-    /// Where there is no room, or a weight's bytes are not what they should be.
-    pub async fn upload(self, gpu: &Gpu, loaded: &LoadedWeights) -> Result<Resident> {
-        let mut matrices = Vec::with_capacity(self.matrices.len());
-        for matrix in &self.matrices {
-            let name = &loaded.get(matrix.key.pieces[0].weight).name;
-            let mut chunks = Vec::with_capacity(matrix.chunks.len());
-            for rows in &matrix.chunks {
-                let bytes = 4 * rows.len() as u64 * matrix.row_words as u64;
-                let buffer = gpu.buffer(name, bytes, Use::Storage).await?;
-                upload_rows(gpu, matrix, rows.clone(), loaded, buffer.raw())?;
-                chunks.push(Bound { range: 0..bytes, buffer });
+    /// Where there is no room, a weight's bytes are not what they should be, or `watch` says to stop.
+    pub async fn upload(self, gpu: &Gpu, source: &WeightSource<'_>, watch: &Watch) -> Result<Resident> {
+        let mut matrices: Vec<Vec<Bound>> = self.matrices.iter().map(|_| vec![]).collect();
+        let mut vectors: Vec<Option<Bound>> = self.vectors.iter().map(|_| None).collect();
+        let mut upload = Upload { gpu, spec: self.spec, source, watch, done: 0, total: self.bytes(), waiting: 0 };
+        for next in self.in_file_order() {
+            match next {
+                Next::Matrix(i) => matrices[i] = upload.matrix(&self.matrices[i]).await?,
+                Next::Vector(i) => vectors[i] = Some(upload.vector(&self.vectors[i]).await?),
             }
-            matrices.push(chunks);
-        }
-        let mut vectors = Vec::with_capacity(self.vectors.len());
-        for key in &self.vectors {
-            let values = vector(key, loaded)?;
-            let buffer = gpu.buffer("vector", 4 * values.len() as u64, Use::Storage).await?;
-            gpu.queue().write_buffer(buffer.raw(), 0, bytemuck::cast_slice(&values));
-            vectors.push(Bound::all(&buffer));
         }
         let grids = if self.matrices.iter().any(|m| m.format.needs_grids()) {
             let words = crate::quant::grids();
@@ -214,9 +223,30 @@ impl<'a> Needed<'a> {
             None
         };
         gpu.queue().submit([]);
-        gpu.wait()?;
-        Ok(Resident { matrices, vectors, grids })
+        gpu.wait().await?;
+        Ok(Resident { matrices, vectors: vectors.into_iter().flatten().collect(), grids })
     }
+
+    /// Everything, by where in the files its last byte lies.
+    fn in_file_order(&self) -> Vec<Next> {
+        let end = |ids: &mut dyn Iterator<Item = WeightId>| {
+            let parts = ids.flat_map(|id| &self.spec.weights.get(id).parts);
+            parts.map(|part| (part.tensor.source, part.tensor.range.end)).max()
+        };
+        let matrices = self.matrices.iter().enumerate();
+        let matrices = matrices.map(|(i, m)| (end(&mut m.key.pieces.iter().map(|p| p.weight)), Next::Matrix(i)));
+        let vectors = self.vectors.iter().enumerate();
+        let vectors = vectors.map(|(i, v)| (end(&mut v.parts.iter().filter_map(|p| p.0)), Next::Vector(i)));
+        let mut all: Vec<_> = matrices.chain(vectors).collect();
+        all.sort_by_key(|(end, _)| *end);
+        all.into_iter().map(|(_, next)| next).collect()
+    }
+}
+
+/// What is put on the device next.
+enum Next {
+    Matrix(usize),
+    Vector(usize),
 }
 
 /// Weights on the device.
@@ -232,79 +262,114 @@ pub struct Resident {
 /// Bytes that wait on the host at most before the device has taken them.
 pub(crate) const UPLOAD_AT_ONCE: usize = 16 << 20;
 
-fn upload_rows(
-    gpu: &Gpu,
-    matrix: &Matrix,
-    rows: Range<usize>,
-    loaded: &LoadedWeights,
-    buffer: &wgpu::Buffer,
-) -> Result<()> {
-    let at_once = (UPLOAD_AT_ONCE / (4 * matrix.row_words)).max(1);
-    let mut words = vec![];
-    let mut first = rows.start;
-    while first < rows.end {
-        let n = at_once.min(rows.end - first);
-        words.clear();
-        words.resize(n * matrix.row_words, 0u32);
-        for (row, out) in (first..first + n).zip(words.chunks_exact_mut(matrix.row_words)) {
-            if let Some(bytes) = stored_row(&matrix.key, row, loaded)? {
-                matrix.format.repack_row(bytes, matrix.cols, out);
-            }
-        }
-        let offset = 4 * (first - rows.start) * matrix.row_words;
-        gpu.queue().write_buffer(buffer, offset as u64, bytemuck::cast_slice(&words));
-        gpu.queue().submit([]);
-        gpu.wait()?;
-        first += n;
-    }
-    Ok(())
+/// Weights on their way to the device.
+struct Upload<'a> {
+    gpu: &'a Gpu,
+    spec: &'a ModelSpec,
+    source: &'a WeightSource<'a>,
+    watch: &'a Watch,
+    /// Bytes that are there, and that will be.
+    done: u64,
+    total: u64,
+    /// Bytes that the device may not have taken yet.
+    waiting: usize,
 }
 
-/// The bytes of a device row as they are stored; none for padding.
-fn stored_row<'a>(key: &MatrixKey, row: usize, loaded: &'a LoadedWeights) -> Result<Option<&'a [u8]>> {
-    let (piece, within) = if key.in_turns {
-        let n = key.pieces.len();
-        (&key.pieces[row % n], row / n)
-    } else {
-        let mut start = 0;
-        let mut found = (&key.pieces[0], row);
-        for piece in &key.pieces {
-            found = (piece, row - start);
-            if found.1 < piece.device_rows() {
-                break;
+impl Upload<'_> {
+    async fn matrix(&mut self, matrix: &Matrix) -> Result<Vec<Bound>> {
+        let name = &self.spec.weights.get(matrix.key.pieces[0].weight).name;
+        // What is changed on the way in can only be read whole, and stays until the matrix is there.
+        let mut whole: HashMap<WeightId, LoadedWeight> = HashMap::new();
+        for piece in &matrix.key.pieces {
+            if self.spec.weights.get(piece.weight).transform != Transform::None && !whole.contains_key(&piece.weight) {
+                whole.insert(piece.weight, self.load(piece.weight).await?);
             }
-            start += piece.device_rows();
         }
-        found
-    };
-    if within >= piece.rows {
-        return Ok(None);
-    }
-    let weight: &LoadedWeight = loaded.get(piece.weight);
-    let mut at = piece.first + within;
-    for part in &weight.parts {
-        let rows = part.shape[0];
-        if at < rows {
-            let bytes = part.bytes.len() / rows;
-            return Ok(Some(&part.bytes[at * bytes..(at + 1) * bytes]));
+        let mut chunks = Vec::with_capacity(matrix.chunks.len());
+        for rows in &matrix.chunks {
+            let bytes = 4 * rows.len() as u64 * matrix.row_words as u64;
+            let buffer = self.gpu.buffer(name, bytes, Use::Storage).await?;
+            self.rows(matrix, rows.clone(), &whole, &buffer).await?;
+            chunks.push(Bound { range: 0..bytes, buffer });
         }
-        at -= rows;
+        Ok(chunks)
     }
-    Err(Error::Op { op: weight.name.clone(), what: format!("there is no row {}", piece.first + within) })
-}
 
-fn vector(key: &VectorKey, loaded: &LoadedWeights) -> Result<Vec<f32>> {
-    let mut parts = Vec::with_capacity(key.parts.len());
-    for &(id, len) in &key.parts {
-        let mut values = match id {
-            Some(id) => loaded.get(id).to_f32().map_err(|e| Error::Op { op: "load".into(), what: e.to_string() })?,
-            None => vec![],
+    async fn rows(
+        &mut self,
+        matrix: &Matrix,
+        rows: Range<usize>,
+        whole: &HashMap<WeightId, LoadedWeight>,
+        buffer: &Buffer,
+    ) -> Result<()> {
+        let at_once = (UPLOAD_AT_ONCE / (4 * matrix.row_words)).max(1);
+        let mut words = vec![];
+        let mut first = rows.start;
+        while first < rows.end {
+            let n = at_once.min(rows.end - first);
+            words.clear();
+            words.resize(n * matrix.row_words, 0u32);
+            for (i, piece) in matrix.key.pieces.iter().enumerate() {
+                let within = matrix.key.within(i, first..first + n);
+                if within.is_empty() {
+                    continue;
+                }
+                let stored = piece.first + within.start..piece.first + within.end;
+                let read;
+                // The weight's rows, and which of them is the first.
+                let (weight, at) = match whole.get(&piece.weight) {
+                    Some(weight) => (weight, stored.start),
+                    None => {
+                        read = self.source.rows(&self.spec.weights, piece.weight, stored).await?;
+                        (&read, 0)
+                    }
+                };
+                for (k, row) in within.enumerate() {
+                    let (_, bytes) = weight.row(at + k)?;
+                    let out = (matrix.key.device_row(i, row) - first) * matrix.row_words;
+                    matrix.format.repack_row(bytes, matrix.cols, &mut words[out..out + matrix.row_words]);
+                }
+            }
+            let offset = 4 * (first - rows.start) * matrix.row_words;
+            self.write(buffer, offset as u64, &words).await?;
+            first += n;
+        }
+        Ok(())
+    }
+
+    async fn vector(&mut self, key: &VectorKey) -> Result<Bound> {
+        let mut parts = Vec::with_capacity(key.parts.len());
+        for &(id, len) in &key.parts {
+            let mut values = match id {
+                Some(id) => self.load(id).await?.to_f32()?,
+                None => vec![],
+            };
+            values.resize(len, 0.0);
+            parts.push(values);
+        }
+        let values = match key.in_turns {
+            false => parts.concat(),
+            true => (0..parts[0].len()).flat_map(|i| parts.iter().map(move |part| part[i])).collect(),
         };
-        values.resize(len, 0.0);
-        parts.push(values);
+        let buffer = self.gpu.buffer("vector", 4 * values.len() as u64, Use::Storage).await?;
+        self.write(&buffer, 0, bytemuck::cast_slice(&values)).await?;
+        Ok(Bound::all(&buffer))
     }
-    if !key.in_turns {
-        return Ok(parts.concat());
+
+    async fn load(&self, id: WeightId) -> Result<LoadedWeight> {
+        Ok(self.source.load(&self.spec.weights, id).await?)
     }
-    Ok((0..parts[0].len()).flat_map(|i| parts.iter().map(move |part| part[i])).collect())
+
+    /// Hands words over, and waits until the device has taken them where many are on their way.
+    async fn write(&mut self, buffer: &Buffer, offset: u64, words: &[u32]) -> Result<()> {
+        self.gpu.queue().write_buffer(buffer.raw(), offset, bytemuck::cast_slice(words));
+        self.done += 4 * words.len() as u64;
+        self.waiting += 4 * words.len();
+        if self.waiting >= UPLOAD_AT_ONCE {
+            self.gpu.queue().submit([]);
+            self.gpu.wait().await?;
+            self.waiting = 0;
+        }
+        Ok(self.watch.tell(Stage::Load, self.done, self.total)?)
+    }
 }

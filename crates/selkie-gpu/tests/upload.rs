@@ -14,7 +14,7 @@ use selkie_gpu::{
     weights::{MatrixKey, Needed, Piece},
 };
 use selkie_model::{
-    LoadedWeight, LoadedWeights, Weights,
+    LoadedWeight, LoadedWeights, Watch, WeightSource, Weights,
     weights::{Part, Transform, Weight},
 };
 
@@ -59,8 +59,9 @@ fn weights_pass_through_little_memory() {
         [LoadedWeight { name: "large".into(), shape, parts: vec![tensor] }].into_iter().collect();
     let (mut spec, _) = selkie_suite::Case::open("llama-gqa").forms[0].load();
     spec.weights = weights;
+    let source = WeightSource::Loaded(loaded);
 
-    let mut needed = Needed::new(&spec, Some(&loaded), gpu.limits());
+    let mut needed = Needed::new(&spec, Some(&source), gpu.limits());
     let piece = Piece { weight: id, first: 0, rows: ROWS, padding: 0 };
     needed.matrix(MatrixKey { pieces: vec![piece], in_turns: false }, DType::Q8_0, 1).expect("a matrix");
     let before = memory();
@@ -74,7 +75,7 @@ fn weights_pass_through_little_memory() {
             }
             most
         });
-        let resident = pollster::block_on(needed.upload(&gpu, &loaded)).expect("an upload");
+        let resident = pollster::block_on(needed.upload(&gpu, &source, &Watch::default())).expect("an upload");
         done.store(true, Ordering::Relaxed);
         assert_eq!(resident.matrices[0].len(), 2);
         watch.join().expect("a number")

@@ -92,6 +92,9 @@ pub enum Error {
     /// A device has no room for what is asked of it.
     #[error("{0}")]
     OutOfMemory(String),
+    /// Whoever watched said to stop.
+    #[error("cancelled")]
+    Cancelled,
     /// A saved state does not fit the model.
     #[error("saved state: {0}")]
     Snapshot(String),

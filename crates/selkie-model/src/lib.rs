@@ -13,7 +13,9 @@ pub mod profile;
 pub mod reference;
 pub mod rope;
 pub mod sampling;
+pub mod self_test;
 pub mod spec;
+pub mod watch;
 pub mod weights;
 
 pub use error::{Error, Result};
@@ -22,4 +24,5 @@ pub use plan::Plan;
 pub use profile::{OpTime, Profile};
 pub use sampling::SamplingParams;
 pub use spec::ModelSpec;
-pub use weights::{LoadedWeight, LoadedWeights, WeightId, Weights};
+pub use watch::{OnLoad, Stage, Watch};
+pub use weights::{LoadedWeight, LoadedWeights, WeightId, WeightSource, Weights};

@@ -1,6 +1,6 @@
 //! Where a forward pass spends its time, by kind of op.
 
-use std::time::{Duration, Instant};
+use web_time::{Duration, Instant};
 
 /// All runs of one kind of op since a profile began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use selkie_formats::{Checkpoint, DType, Tensor, TensorInfo, quant};
 
-use crate::{Error, Result};
+use crate::{Error, Result, Stage, Watch};
 
 /// Names a weight of one model: an index into its [`Weights`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -102,6 +102,14 @@ impl Weight {
         self.transform.dtype(self.parts[0].tensor.dtype)
     }
 
+    /// The types of its rows once loaded, in order, each with how many there are.
+    pub fn types(&self) -> Vec<(DType, usize)> {
+        match self.transform {
+            Transform::None => self.parts.iter().map(|p| (p.tensor.dtype, p.rows.len())).collect(),
+            _ => vec![(self.dtype(), self.rows())],
+        }
+    }
+
     /// Bytes in memory once loaded.
     pub fn bytes(&self) -> u64 {
         let stored = |p: &Part| p.rows.len() as u64 * p.tensor.dtype.row_bytes(p.row_len).unwrap_or(0) as u64;
@@ -156,9 +164,21 @@ impl Weights {
     /// # Errors
     /// Where reading fails, or a transformed weight has a type without a decoder.
     pub async fn load(&self, checkpoint: &Checkpoint) -> Result<LoadedWeights> {
+        self.load_watched(checkpoint, &Watch::default()).await
+    }
+
+    /// As [`load`](Self::load); `watch` hears of each weight, and may end it.
+    ///
+    /// # Errors
+    /// As there, and [`Error::Cancelled`](crate::Error::Cancelled).
+    pub async fn load_watched(&self, checkpoint: &Checkpoint, watch: &Watch) -> Result<LoadedWeights> {
+        let total = self.entries.iter().map(Weight::bytes).sum();
+        let mut done = 0;
         let mut entries = Vec::with_capacity(self.entries.len());
         for weight in &self.entries {
             entries.push(weight.load(checkpoint).await?);
+            done += weight.bytes();
+            watch.tell(Stage::Load, done, total)?;
         }
         Ok(LoadedWeights { entries })
     }
@@ -345,16 +365,42 @@ impl LoadedWeight {
     ///
     /// # Errors
     /// Where there is no such row, or its type has no decoder.
-    pub fn row_f32(&self, mut row: usize, out: &mut [f32]) -> Result<()> {
+    pub fn row_f32(&self, row: usize, out: &mut [f32]) -> Result<()> {
+        let (dtype, bytes) = self.row(row)?;
+        self.decode(dtype, bytes, out)
+    }
+
+    /// The stored bytes of row `row`, and their type.
+    ///
+    /// # Errors
+    /// Where there is no such row.
+    pub fn row(&self, row: usize) -> Result<(DType, &[u8])> {
+        let mut at = row;
         for part in &self.parts {
             let rows = part.shape[0];
-            if row < rows {
+            if at < rows {
                 let row_bytes = part.bytes.len() / rows;
-                return self.decode(part.dtype, &part.bytes[row * row_bytes..(row + 1) * row_bytes], out);
+                return Ok((part.dtype, &part.bytes[at * row_bytes..(at + 1) * row_bytes]));
             }
-            row -= rows;
+            at -= rows;
         }
-        Err(Error::Tensor { tensor: self.name.clone(), what: format!("there is no row {row} past its end") })
+        Err(Error::Tensor { tensor: self.name.clone(), what: format!("there is no row {row}") })
+    }
+
+    /// Some of its rows; bytes are shared.
+    fn slice(&self, rows: Range<usize>) -> LoadedWeight {
+        let mut parts = vec![];
+        let mut start = 0;
+        for part in &self.parts {
+            let within = overlap(start..start + part.shape[0], &rows);
+            if !within.is_empty() {
+                let row_bytes = part.bytes.len() / part.shape[0];
+                let bytes = part.bytes.slice((within.start - start) * row_bytes..(within.end - start) * row_bytes);
+                parts.push(Tensor { dtype: part.dtype, shape: vec![within.len(), self.row_len()], bytes });
+            }
+            start += part.shape[0];
+        }
+        LoadedWeight { name: self.name.clone(), shape: vec![rows.len(), self.row_len()], parts }
     }
 
     fn decode(&self, dtype: DType, bytes: &[u8], out: &mut [f32]) -> Result<()> {
@@ -369,6 +415,88 @@ pub struct LoadedWeights {
     entries: Vec<LoadedWeight>,
 }
 
+/// Where an executor takes weights from.
+#[derive(Clone)]
+pub enum WeightSource<'a> {
+    /// All of them are in memory, or mapped.
+    Loaded(LoadedWeights),
+    /// They are read as they are needed, and need not stay: more than memory holds, or not there yet.
+    Stored(&'a Checkpoint),
+}
+
+impl From<LoadedWeights> for WeightSource<'_> {
+    fn from(loaded: LoadedWeights) -> Self {
+        WeightSource::Loaded(loaded)
+    }
+}
+
+impl WeightSource<'_> {
+    /// The types of a weight's rows, in order, each with how many there are.
+    pub fn types(&self, weights: &Weights, id: WeightId) -> Vec<(DType, usize)> {
+        let weight = weights.get(id);
+        match self {
+            WeightSource::Loaded(loaded) => loaded.get(id).parts.iter().map(|p| (p.dtype, p.shape[0])).collect(),
+            WeightSource::Stored(_) => weight.types(),
+        }
+    }
+
+    /// A weight, whole.
+    ///
+    /// # Errors
+    /// As [`Weight::load`].
+    pub async fn load(&self, weights: &Weights, id: WeightId) -> Result<LoadedWeight> {
+        match self {
+            WeightSource::Loaded(loaded) => Ok(loaded.get(id).clone()),
+            WeightSource::Stored(checkpoint) => weights.get(id).load(checkpoint).await,
+        }
+    }
+
+    /// Some rows of a weight, all axes but the last taken together. What is transformed on the way in is read whole.
+    ///
+    /// # Errors
+    /// As [`Weight::load`].
+    pub async fn rows(&self, weights: &Weights, id: WeightId, rows: Range<usize>) -> Result<LoadedWeight> {
+        let weight = weights.get(id);
+        let WeightSource::Stored(checkpoint) = self else { return Ok(self.load(weights, id).await?.slice(rows)) };
+        if weight.transform != Transform::None {
+            return Ok(weight.load(checkpoint).await?.slice(rows));
+        }
+        let mut parts = vec![];
+        let mut start = 0;
+        for part in &weight.parts {
+            let within = overlap(start..start + part.rows.len(), &rows);
+            if !within.is_empty() {
+                let first = part.rows.start + within.start - start;
+                let some = Part { rows: first..first + within.len(), ..part.clone() };
+                parts.push(read_part(checkpoint, &some).await?);
+            }
+            start += part.rows.len();
+        }
+        Ok(LoadedWeight { name: weight.name.clone(), shape: vec![rows.len(), weight.row_len()], parts })
+    }
+
+    /// Only these weights; the others are there without their bytes.
+    ///
+    /// # Errors
+    /// As [`Weight::load`].
+    pub async fn only(&self, weights: &Weights, ids: &[WeightId]) -> Result<LoadedWeights> {
+        let mut entries = vec![];
+        for (id, weight) in weights.iter() {
+            entries.push(match ids.contains(&id) {
+                true => self.load(weights, id).await?,
+                false => LoadedWeight { name: weight.name.clone(), shape: weight.shape.clone(), parts: vec![] },
+            });
+        }
+        Ok(LoadedWeights { entries })
+    }
+}
+
+/// The part of `rows` that lies in `of`.
+fn overlap(of: Range<usize>, rows: &Range<usize>) -> Range<usize> {
+    let start = rows.start.max(of.start);
+    start..rows.end.min(of.end).max(start)
+}
+
 /// Weights made here rather than read, in order of their ids.
 impl FromIterator<LoadedWeight> for LoadedWeights {
     fn from_iter<I: IntoIterator<Item = LoadedWeight>>(weights: I) -> Self {
@@ -380,15 +508,6 @@ impl LoadedWeights {
     /// The weight of that name.
     pub fn get(&self, id: WeightId) -> &LoadedWeight {
         &self.entries[id.0 as usize]
-    }
-
-    /// Lets go of the bytes of all weights but these.
-    pub fn keep_only(&mut self, ids: &[WeightId]) {
-        for (at, weight) in self.entries.iter_mut().enumerate() {
-            if !ids.contains(&WeightId(at as u32)) {
-                weight.parts.clear();
-            }
-        }
     }
 
     /// Bytes of all weights.

@@ -3,7 +3,7 @@
 use selkie_cpu::{CpuExecutor, CpuOptions};
 use selkie_model::{Executor, LoadedWeights, ModelSpec, reference::Reference};
 
-use crate::{Error, OpenOptions, Result};
+use crate::{Error, OpenOptions, Opened, Result, finite};
 
 /// What runs the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,72 +51,94 @@ impl Runner {
     }
 }
 
-/// What runs the model in `file`.
-pub(crate) fn runner(file: &str, spec: &ModelSpec, weights: LoadedWeights, options: &OpenOptions) -> Result<Runner> {
+/// What runs the model.
+pub(crate) async fn runner(opened: &Opened, spec: &ModelSpec, options: &OpenOptions) -> Result<Runner> {
     match options.backend {
-        Backend::Reference => Ok(Runner::host(Reference::<f64>::new(spec.clone(), weights))),
-        Backend::Gpu => gpu::named(file, spec, weights, options),
-        Backend::Auto => match gpu::hardware(spec, &weights, options) {
+        Backend::Reference => Ok(Runner::host(Reference::<f64>::new(spec.clone(), load(opened, spec, options).await?))),
+        Backend::Gpu => gpu::named(opened, spec, options).await,
+        Backend::Auto => match gpu::hardware(opened, spec, options).await? {
             Some(runner) => Ok(runner),
-            None => cpu(file, spec, weights, options),
+            None => cpu(opened, spec, options).await,
         },
-        Backend::Cpu => cpu(file, spec, weights, options),
+        Backend::Cpu => cpu(opened, spec, options).await,
     }
 }
 
-fn cpu(file: &str, spec: &ModelSpec, weights: LoadedWeights, options: &OpenOptions) -> Result<Runner> {
+async fn cpu(opened: &Opened, spec: &ModelSpec, options: &OpenOptions) -> Result<Runner> {
     let cpu = CpuOptions { threads: options.threads, exact: options.exact };
-    let named = |error| Error::Checkpoint { file: file.to_owned(), error };
-    Ok(Runner::host(CpuExecutor::new(spec, weights, &cpu).map_err(named)?))
+    let weights = load(opened, spec, options).await?;
+    Ok(Runner::host(CpuExecutor::new(spec, weights, &cpu).map_err(named(opened))?))
+}
+
+/// All weights, in memory or mapped.
+async fn load(opened: &Opened, spec: &ModelSpec, options: &OpenOptions) -> Result<LoadedWeights> {
+    let weights = spec.weights.load_watched(&opened.checkpoint, &options.watch).await.map_err(named(opened))?;
+    finite::warn(opened, &spec.weights, &weights);
+    Ok(weights)
+}
+
+fn named(opened: &Opened) -> impl Fn(selkie_model::Error) -> Error {
+    |error| match error {
+        selkie_model::Error::Cancelled => Error::Model(error),
+        error => Error::Checkpoint { file: opened.files.name.clone(), error },
+    }
 }
 
 #[cfg(feature = "gpu")]
 mod gpu {
-    use pollster::block_on;
     use selkie_gpu::{Gpu, GpuExecutor, GpuOptions, RunOptions};
-    use selkie_model::{LoadedWeights, ModelSpec};
+    use selkie_model::{ModelSpec, WeightSource};
 
-    use super::Runner;
-    use crate::{Error, OpenOptions, Result};
+    use super::{Runner, load, named as naming};
+    use crate::{Error, OpenOptions, Opened, Result};
 
     /// The device that was asked for, or else the first that there is.
-    pub(super) fn named(file: &str, spec: &ModelSpec, weights: LoadedWeights, options: &OpenOptions) -> Result<Runner> {
-        let wanted = GpuOptions { device: options.device.clone(), software: true, ..GpuOptions::default() };
-        let gpu = block_on(Gpu::open(&wanted)).map_err(|error| Error::Backend(error.to_string()))?;
+    pub(super) async fn named(opened: &Opened, spec: &ModelSpec, options: &OpenOptions) -> Result<Runner> {
+        let wanted = GpuOptions { device: options.device.clone(), software: true, ..gpu_options(options) };
+        let gpu = Gpu::open(&wanted).await.map_err(|error| Error::Backend(error.to_string()))?;
         if gpu.is_software() {
             tracing::warn!("{} is software that plays a GPU: slower than the CPU executor", gpu.name());
         }
-        let named = |error| Error::Checkpoint { file: file.to_owned(), error };
-        block_on(GpuExecutor::new(gpu, spec, weights, &run_options(spec, options))).map(on_gpu).map_err(named)
+        on(gpu, opened, spec, options).await
     }
 
     /// A device that is no software, where there is one and it takes the model.
-    pub(super) fn hardware(spec: &ModelSpec, weights: &LoadedWeights, options: &OpenOptions) -> Option<Runner> {
-        let gpu = match block_on(Gpu::open(&GpuOptions::default())) {
+    pub(super) async fn hardware(opened: &Opened, spec: &ModelSpec, options: &OpenOptions) -> Result<Option<Runner>> {
+        let gpu = match Gpu::open(&gpu_options(options)).await {
             Ok(gpu) => gpu,
             Err(error @ selkie_gpu::Error::NoAdapter(_)) => {
                 tracing::debug!("{error}: the model runs on the CPU");
-                return None;
+                return Ok(None);
             }
             Err(error) => {
                 tracing::warn!("{error}: the model runs on the CPU");
-                return None;
+                return Ok(None);
             }
         };
         let name = gpu.name().to_owned();
-        // Both executors would read the same mapped bytes: the clone is of handles.
-        match block_on(GpuExecutor::new(gpu, spec, weights.clone(), &run_options(spec, options))) {
-            Ok(executor) => Some(on_gpu(executor)),
+        match on(gpu, opened, spec, options).await {
+            Ok(runner) => Ok(Some(runner)),
+            Err(error @ Error::Model(selkie_model::Error::Cancelled)) => Err(error),
             Err(error) => {
                 tracing::warn!("{name} does not take the model, which runs on the CPU: {error}");
-                None
+                Ok(None)
             }
         }
     }
 
-    fn on_gpu(executor: GpuExecutor) -> Runner {
+    async fn on(gpu: Gpu, opened: &Opened, spec: &ModelSpec, options: &OpenOptions) -> Result<Runner> {
+        let weights = match options.streamed {
+            true => WeightSource::Stored(&opened.checkpoint),
+            false => WeightSource::Loaded(load(opened, spec, &OpenOptions::default()).await?),
+        };
+        let executor =
+            GpuExecutor::new(gpu, spec, weights, &run_options(spec, options)).await.map_err(naming(opened))?;
         let gpu = Some(executor.share());
-        Runner { executor: Box::new(executor), gpu }
+        Ok(Runner { executor: Box::new(executor), gpu })
+    }
+
+    fn gpu_options(options: &OpenOptions) -> GpuOptions {
+        GpuOptions { memory: options.gpu_memory, subgroups: options.subgroups, ..GpuOptions::default() }
     }
 
     /// Positions that any model may hold, whatever it was made for: what it computes past that can be compared, too.
@@ -129,23 +151,29 @@ mod gpu {
         let longest = spec.context.unwrap_or(POSITIONS).max(POSITIONS);
         let max_positions = if spec.has_attention() { longest } else { usize::MAX };
         let context = options.context.unwrap_or_else(|| spec.context.unwrap_or(CONTEXT).min(CONTEXT));
-        RunOptions { exact: options.exact, max_positions, context, ..RunOptions::default() }
+        RunOptions {
+            exact: options.exact,
+            max_positions,
+            context,
+            watch: options.watch.clone(),
+            ..RunOptions::default()
+        }
     }
 }
 
 #[cfg(not(feature = "gpu"))]
 mod gpu {
-    use selkie_model::{LoadedWeights, ModelSpec};
+    use selkie_model::ModelSpec;
 
     use super::Runner;
-    use crate::{Error, OpenOptions, Result};
+    use crate::{Error, OpenOptions, Opened, Result};
 
-    pub(super) fn named(_: &str, _: &ModelSpec, _: LoadedWeights, _: &OpenOptions) -> Result<Runner> {
+    pub(super) async fn named(_: &Opened, _: &ModelSpec, _: &OpenOptions) -> Result<Runner> {
         let what = "this build has no GPU executor; `--backend cpu` runs the model on the processor";
         Err(Error::Backend(what.into()))
     }
 
-    pub(super) fn hardware(_: &ModelSpec, _: &LoadedWeights, _: &OpenOptions) -> Option<Runner> {
-        None
+    pub(super) async fn hardware(_: &Opened, _: &ModelSpec, _: &OpenOptions) -> Result<Option<Runner>> {
+        Ok(None)
     }
 }

@@ -13,7 +13,9 @@ use selkie_model::{ModelSpec, families};
 use selkie_text::{GgufVocab, HuggingFaceFiles, Tokenizer};
 use serde_json::Value;
 
-use crate::{Error, MappedFile, Result, convert::tokenizer as kept, model_id::model_id};
+#[cfg(feature = "native")]
+use crate::MappedFile;
+use crate::{Error, Result, block_on, convert::tokenizer as kept, model_id::model_id};
 
 /// The files of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,26 +76,69 @@ impl ModelFiles {
     ///
     /// # Errors
     /// Where a file cannot be mapped or its header is malformed.
+    #[cfg(feature = "native")]
     pub fn open(self) -> Result<Opened> {
         let sources = self.weights.iter().map(|path| Ok(Rc::new(MappedFile::open(path)?) as Rc<dyn ByteSource>));
-        let sources = sources.collect::<Result<Vec<_>>>()?;
-        let index = match &self.index {
-            Some(path) => Some(ShardIndex::parse(&path.display().to_string(), &read(path)?)?),
+        let weights = sources.collect::<Result<Vec<_>>>()?;
+        let named = |path: &PathBuf| -> Result<_> { Ok((path.display().to_string(), read(path)?)) };
+        let index = self.index.as_ref().map(named).transpose()?;
+        let config = self.config.as_ref().map(named).transpose()?;
+        let sources = ModelSources { name: self.name.clone(), weights, index, config, text_files: None };
+        Ok(Opened { files: self, ..block_on(sources.open())? })
+    }
+}
+
+/// The files of a model that something other than paths leads to: downloads, or what a page was given.
+#[derive(Default)]
+pub struct ModelSources {
+    /// What messages call the model.
+    pub name: String,
+    /// The files with weights, in order.
+    pub weights: Vec<Rc<dyn ByteSource>>,
+    /// `model.safetensors.index.json`, with what messages call it.
+    pub index: Option<(String, Vec<u8>)>,
+    /// `config.json`, with what messages call it.
+    pub config: Option<(String, Vec<u8>)>,
+    /// What the text side needs, where the weights' files do not hold it.
+    pub text_files: Option<TextFiles>,
+}
+
+/// Files of a model's text side.
+#[derive(Clone, Debug, Default)]
+pub struct TextFiles {
+    /// `tokenizer.json`.
+    pub tokenizer: Vec<u8>,
+    /// `tokenizer_config.json`.
+    pub config: Option<Vec<u8>>,
+    /// `chat_template.jinja`.
+    pub chat_template: Option<Vec<u8>>,
+}
+
+impl ModelSources {
+    /// Reads the headers.
+    ///
+    /// # Errors
+    /// Where one is malformed, or a source fails.
+    pub async fn open(self) -> Result<Opened> {
+        let files = ModelFiles { name: self.name.clone(), ..ModelFiles::default() };
+        if let Some(source) = self.mbjs_source().await? {
+            return self.open_mbjs(source, files).await;
+        }
+        let mut checkpoint = match &self.index {
+            Some((name, bytes)) => {
+                let index = ShardIndex::parse(name, bytes)?;
+                Checkpoint::open_safetensors(self.weights, Some(&index)).await?
+            }
+            None => Checkpoint::open(self.weights).await?,
+        };
+        let text_files = self.text_files;
+        if checkpoint.gguf.is_some() {
+            return Ok(Opened { files, checkpoint, config: None, text_files });
+        }
+        let config = match &self.config {
+            Some((name, bytes)) => Some((name, parse_lenient_json(name, bytes)?)),
             None => None,
         };
-        if let Some(source) = self.mbjs_source(&sources)? {
-            return self.open_mbjs(source);
-        }
-        let mut checkpoint = pollster::block_on(async {
-            match &index {
-                Some(index) => Checkpoint::open_safetensors(sources, Some(index)).await,
-                None => Checkpoint::open(sources).await,
-            }
-        })?;
-        if checkpoint.gguf.is_some() {
-            return Ok(Opened { files: self, checkpoint, config: None });
-        }
-        let config = self.read_config()?;
         // The parameters of an MBJS model may lie in a safetensors file that does not say so.
         if let Some((name, json)) = config.as_ref().filter(|(_, json)| mbjs::Config::is_in(json)) {
             checkpoint.mbjs = Some(mbjs::Config::from_json(name, json.clone())?);
@@ -103,22 +148,14 @@ impl ModelFiles {
             (Some((_, json)), None) => Some(json.get("model").filter(|m| m.is_object()).cloned().unwrap_or(json)),
             (None, None) => None,
         };
-        Ok(Opened { files: self, checkpoint, config })
-    }
-
-    /// The name and the JSON of the configuration.
-    fn read_config(&self) -> Result<Option<(String, Value)>> {
-        let Some(path) = &self.config else { return Ok(None) };
-        let name = path.display().to_string();
-        let json = parse_lenient_json(&name, &read(path)?)?;
-        Ok(Some((name, json)))
+        Ok(Opened { files, checkpoint, config, text_files })
     }
 
     /// The file where it is an MBJS file, or has to be one by its ending.
-    fn mbjs_source(&self, sources: &[Rc<dyn ByteSource>]) -> Result<Option<Rc<dyn ByteSource>>> {
-        let ([source], [path]) = (sources, &self.weights[..]) else { return Ok(None) };
-        let magic = pollster::block_on(source.read(0..source.len().min(4)))?;
-        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    async fn mbjs_source(&self) -> Result<Option<Rc<dyn ByteSource>>> {
+        let [source] = &self.weights[..] else { return Ok(None) };
+        let magic = source.read(0..source.len().min(4)).await?;
+        let ending = Path::new(source.name()).extension().and_then(|ending| ending.to_str()).unwrap_or_default();
         let what = match ending {
             _ if magic[..] == mbjs::MAGIC => return Ok(Some(source.clone())),
             "mbjs" if magic[..] != gguf::MAGIC => "not an MBJS file",
@@ -127,20 +164,20 @@ impl ModelFiles {
             }
             _ => return Ok(None),
         };
-        Err(Error::File { path: path.display().to_string(), what: what.to_owned() })
+        Err(Error::File { path: source.name().to_owned(), what: what.to_owned() })
     }
 
     /// Opens an MBJS file by its configuration.
-    fn open_mbjs(self, source: Rc<dyn ByteSource>) -> Result<Opened> {
-        let Some((name, json)) = self.read_config()? else {
+    async fn open_mbjs(self, source: Rc<dyn ByteSource>, files: ModelFiles) -> Result<Opened> {
+        let Some((name, json)) = &self.config else {
             let what = "an MBJS file does not hold its model's configuration: put that beside it as config.json, or name \
                         it with --config";
             return Err(Error::File { path: self.name, what: what.to_owned() });
         };
-        let config = mbjs::Config::from_json(&name, json)?;
-        let checkpoint = pollster::block_on(Checkpoint::open_mbjs(source, &config))?;
+        let config = mbjs::Config::from_json(name, parse_lenient_json(name, json)?)?;
+        let checkpoint = Checkpoint::open_mbjs(source, &config).await?;
         let config = Some(Value::Object(config.json().clone()));
-        Ok(Opened { files: self, checkpoint, config })
+        Ok(Opened { files, checkpoint, config, text_files: self.text_files })
     }
 }
 
@@ -152,6 +189,8 @@ pub struct Opened {
     pub checkpoint: Checkpoint,
     /// The configuration beside them.
     pub config: Option<Value>,
+    /// What the text side needs, where it is in memory; else it lies in the folder, if anywhere.
+    pub text_files: Option<TextFiles>,
 }
 
 impl Opened {
@@ -170,7 +209,15 @@ impl Opened {
     /// # Errors
     /// Where the files cannot be read.
     pub fn model_id(&self) -> Result<String> {
-        pollster::block_on(model_id(&self.checkpoint, self.config.as_ref()))
+        block_on(self.model_id_async())
+    }
+
+    /// As [`model_id`](Self::model_id).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn model_id_async(&self) -> Result<String> {
+        model_id(&self.checkpoint, self.config.as_ref()).await
     }
 
     /// The tokenizer: the file's own, else `tokenizer.json` beside it.
@@ -196,19 +243,10 @@ impl Opened {
                 return read.map_err(|error| Error::text(&self.files.name, error));
             }
         }
-        // A model in memory has no files, beside which something could lie.
-        if self.files.weights.is_empty() {
-            return Err(Error::NoTokenizer(self.files.name.clone()));
-        }
-        let file = |name: &str| {
-            let path = self.files.folder.join(name);
-            if path.is_file() { read(&path).map(Some) } else { Ok(None) }
-        };
-        let Some(tokenizer) = file("tokenizer.json")? else {
+        let Some(TextFiles { tokenizer, config, chat_template }) = self.text_files()? else {
             return Err(Error::NoTokenizer(self.files.name.clone()));
         };
-        let (config, template) = (file("tokenizer_config.json")?, file("chat_template.jinja")?);
-        let chat_template = template.as_deref().map(str::from_utf8).transpose();
+        let chat_template = chat_template.as_deref().map(str::from_utf8).transpose();
         let chat_template = chat_template.map_err(|e| Error::File {
             path: self.files.folder.join("chat_template.jinja").display().to_string(),
             what: e.to_string(),
@@ -219,6 +257,21 @@ impl Opened {
             chat_template,
         })
         .map_err(|error| Error::text(&self.files.name, error))
+    }
+
+    /// The files of the text side, where there is a tokenizer among them.
+    fn text_files(&self) -> Result<Option<TextFiles>> {
+        // A model in memory has no files, beside which something could lie.
+        if self.text_files.is_some() || self.files.weights.is_empty() {
+            return Ok(self.text_files.clone());
+        }
+        let file = |name: &str| {
+            let path = self.files.folder.join(name);
+            if path.is_file() { read(&path).map(Some) } else { Ok(None) }
+        };
+        let Some(tokenizer) = file("tokenizer.json")? else { return Ok(None) };
+        let (config, chat_template) = (file("tokenizer_config.json")?, file("chat_template.jinja")?);
+        Ok(Some(TextFiles { tokenizer, config, chat_template }))
     }
 }
 

@@ -22,17 +22,20 @@
 
 mod backend;
 mod chat;
+mod check;
 pub mod convert;
 mod error;
 mod files;
 mod finite;
 mod generate;
 mod hybrid;
+#[cfg(feature = "native")]
 mod map;
 mod model;
 mod model_id;
 #[cfg(feature = "download")]
 pub mod models;
+mod planes;
 mod session;
 mod state_file;
 mod text_side;
@@ -40,12 +43,15 @@ mod tokens;
 
 pub use backend::Backend;
 pub use chat::{Chat, Message, messages_json, parse_messages};
+pub use check::Check;
 pub use error::{Error, Result};
-pub use files::{ModelFiles, Opened};
+pub use files::{ModelFiles, ModelSources, Opened, TextFiles};
 pub use generate::{Event, Finish, GenerateOptions, Generated, OnEvent, Timings};
 pub use hybrid::{Hybrid, HybridConfig, HybridLayer, HybridParameter, HybridSampling, random_seed};
+#[cfg(feature = "native")]
 pub use map::MappedFile;
-pub use model::{Model, OpenOptions};
+pub use model::{Model, OpenOptions, Pace};
+pub use planes::StatePlane;
 pub use session::Session;
 pub use state_file::SavedState;
 pub use text_side::TextSide;

@@ -1,14 +1,17 @@
 //! A model, open: its weights, an executor, and its text side.
 
 use std::{
-    cell::OnceCell,
-    path::{Path, PathBuf},
+    cell::{Cell, OnceCell},
+    fmt,
+    path::PathBuf,
     rc::Rc,
 };
 
-use selkie_model::{Batch, Executor, ModelSpec, OpTime, Sequence, State, Want};
+use selkie_formats::LocalFuture;
+use selkie_model::{Batch, Executor, ModelSpec, OpTime, Sequence, State, Want, Watch};
+use web_time::{Duration, Instant};
 
-use crate::{Backend, Error, ModelFiles, Opened, Result, Session, TextSide, backend, finite};
+use crate::{Backend, Error, Opened, Result, Session, TextSide, backend, block_on};
 
 /// How a model is opened.
 #[derive(Clone, Debug, Default)]
@@ -27,10 +30,39 @@ pub struct OpenOptions {
     pub context: Option<usize>,
     /// Overrides the configuration beside the weights.
     pub config: Option<PathBuf>,
+    /// Weights are read once, as a GPU takes them, and never all of them in memory: for files that are far away. They are
+    /// not looked at for values that are no numbers then.
+    pub streamed: bool,
+    /// Bytes that a GPU is taken to have, where it does not tell.
+    pub gpu_memory: Option<u64>,
+    /// Whether the page has seen to it that its GPU comes with subgroups, which wgpu cannot ask a browser for.
+    pub subgroups: bool,
+    /// Who watches the load, and may end it.
+    pub watch: Watch,
+    /// How often work stops for a moment; never where it is not said.
+    pub pace: Option<Pace>,
+}
+
+/// A browser has one thread for the work and for whoever wants to stop it: now and then the work lets it hear.
+#[derive(Clone)]
+pub struct Pace {
+    /// How long work goes on, about.
+    pub step: Duration,
+    /// What it waits for then.
+    pub pause: Rc<dyn Fn() -> LocalFuture<'static, ()>>,
+}
+
+impl fmt::Debug for Pace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a pause every {:?}", self.step)
+    }
 }
 
 /// Rows of one forward pass while a prompt is read: enough to fill a matrix product, few enough to cancel in time.
 const PREFILL_ROWS: usize = 512;
+/// The least of them, and the first ones', where there is a [`Pace`].
+const LEAST_ROWS: usize = 8;
+const FIRST_ROWS: usize = 32;
 
 /// A model that is ready to run.
 pub struct Model {
@@ -41,15 +73,20 @@ pub struct Model {
     opened: Rc<Opened>,
     text: TextSide,
     id: OnceCell<String>,
+    pace: Option<Pace>,
+    /// Rows that one forward pass takes of a prompt.
+    block_rows: Cell<usize>,
 }
 
+/// What runs the model comes twice: waiting for the result, and ending in `_async`, for a browser's thread cannot wait.
 impl Model {
     /// Opens the model at `path`: a `.gguf`, a `.safetensors` or `.mbjs` beside its `config.json`, or a folder with these.
     ///
     /// # Errors
     /// Where files are missing or malformed, the family is not known, or the backend is not there.
-    pub fn open(path: &Path, options: &OpenOptions) -> Result<Self> {
-        Self::from_opened(ModelFiles::find(path, options.config.as_deref())?.open()?, options)
+    #[cfg(feature = "native")]
+    pub fn open(path: &std::path::Path, options: &OpenOptions) -> Result<Self> {
+        Self::from_opened(crate::ModelFiles::find(path, options.config.as_deref())?.open()?, options)
     }
 
     /// As [`open`](Self::open), from files whose headers are read already.
@@ -57,12 +94,18 @@ impl Model {
     /// # Errors
     /// As there.
     pub fn from_opened(opened: Opened, options: &OpenOptions) -> Result<Self> {
+        block_on(Self::from_opened_async(opened, options))
+    }
+
+    /// As [`from_opened`](Self::from_opened).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn from_opened_async(opened: Opened, options: &OpenOptions) -> Result<Self> {
         let spec = opened.spec()?;
-        let named = |error| Error::Checkpoint { file: opened.files.name.clone(), error };
-        let weights = pollster::block_on(spec.weights.load(&opened.checkpoint)).map_err(named)?;
-        finite::warn(&opened, &spec.weights, &weights);
-        let runner = backend::runner(&opened.files.name, &spec, weights, options)?;
+        let runner = backend::runner(&opened, &spec, options).await?;
         let opened = Rc::new(opened);
+        let block_rows = Cell::new(if options.pace.is_some() { FIRST_ROWS } else { PREFILL_ROWS });
         Ok(Self {
             text: TextSide::new(opened.clone()),
             opened,
@@ -71,6 +114,8 @@ impl Model {
             #[cfg(feature = "gpu")]
             gpu: runner.gpu,
             id: OnceCell::new(),
+            pace: options.pace.clone(),
+            block_rows,
         })
     }
 
@@ -84,10 +129,18 @@ impl Model {
     /// # Errors
     /// Where the files cannot be read.
     pub fn id(&self) -> Result<&str> {
+        block_on(self.id_async())
+    }
+
+    /// As [`id`](Self::id).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn id_async(&self) -> Result<&str> {
         if let Some(id) = self.id.get() {
             return Ok(id);
         }
-        let id = self.opened.model_id()?;
+        let id = self.opened.model_id_async().await?;
         Ok(self.id.get_or_init(|| id))
     }
 
@@ -143,12 +196,20 @@ impl Model {
     /// # Errors
     /// Where the model was made for fewer positions, or there is no memory for them.
     pub fn session(&self, capacity: usize) -> Result<Session> {
-        self.check_context(capacity)?;
-        Ok(Session::new(self.new_state(capacity)?, capacity))
+        block_on(self.session_async(capacity))
     }
 
-    fn new_state(&self, capacity: usize) -> Result<State> {
-        Ok(pollster::block_on(self.executor.new_state(capacity))?)
+    /// As [`session`](Self::session).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn session_async(&self, capacity: usize) -> Result<Session> {
+        self.check_context(capacity)?;
+        Ok(Session::new(self.new_state(capacity).await?, capacity))
+    }
+
+    async fn new_state(&self, capacity: usize) -> Result<State> {
+        Ok(self.executor.new_state(capacity).await?)
     }
 
     pub(crate) fn check_context(&self, capacity: usize) -> Result<()> {
@@ -167,8 +228,16 @@ impl Model {
     /// # Errors
     /// Where there is no memory for a new state.
     pub fn keep_common(&self, session: &mut Session, tokens: &[u32]) -> Result<usize> {
+        block_on(self.keep_common_async(session, tokens))
+    }
+
+    /// As [`keep_common`](Self::keep_common).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn keep_common_async(&self, session: &mut Session, tokens: &[u32]) -> Result<usize> {
         let shared = session.shared(tokens).min(tokens.len().saturating_sub(1));
-        self.truncate(session, shared)
+        self.truncate(session, shared).await
     }
 
     /// Makes the session forget everything.
@@ -176,15 +245,39 @@ impl Model {
     /// # Errors
     /// Where there is no memory for a new state.
     pub fn clear(&self, session: &mut Session) -> Result<()> {
-        self.truncate(session, 0).map(|_| ())
+        block_on(self.clear_async(session))
+    }
+
+    /// As [`clear`](Self::clear).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn clear_async(&self, session: &mut Session) -> Result<()> {
+        self.truncate(session, 0).await.map(|_| ())
+    }
+
+    /// Lets others have the thread, where somebody asked for that.
+    pub(crate) async fn pause(&self) {
+        if let Some(pace) = &self.pace {
+            (pace.pause)().await;
+        }
+    }
+
+    /// Sizes the next block of a prompt, where blocks should take no longer than a step.
+    fn follow(&self, rows: usize, took: Duration) {
+        let Some(pace) = self.pace.as_ref().filter(|_| rows >= LEAST_ROWS) else { return };
+        let fit = rows as f64 * pace.step.as_secs_f64() / took.as_secs_f64().max(1e-4);
+        // Growing is careful: a small block says little of a large one.
+        let most = PREFILL_ROWS.min(2 * self.block_rows.get());
+        self.block_rows.set((fit as usize / LEAST_ROWS * LEAST_ROWS).clamp(LEAST_ROWS, most));
     }
 
     /// Takes the session back to its first `len` tokens, or to none; gives how many it is.
-    fn truncate(&self, session: &mut Session, len: usize) -> Result<usize> {
+    async fn truncate(&self, session: &mut Session, len: usize) -> Result<usize> {
         let kept = match session.state.rewind(len) {
             Ok(()) => len,
             Err(selkie_model::Error::Rewind { .. } | selkie_model::Error::LostState) => {
-                session.state = self.new_state(session.capacity)?;
+                session.state = self.new_state(session.capacity).await?;
                 0
             }
             Err(error) => return Err(error.into()),
@@ -203,7 +296,15 @@ impl Model {
     /// # Errors
     /// Where there are no ids, one is outside the vocabulary, or they do not fit.
     pub fn feed(&mut self, session: &mut Session, ids: &[u32]) -> Result<Vec<f32>> {
-        self.feed_with(session, ids, &mut |_| true).map(|logits| logits.unwrap_or_default())
+        block_on(self.feed_async(session, ids))
+    }
+
+    /// As [`feed`](Self::feed).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn feed_async(&mut self, session: &mut Session, ids: &[u32]) -> Result<Vec<f32>> {
+        Ok(self.feed_with_async(session, ids, &mut |_| true).await?.unwrap_or_default())
     }
 
     /// As [`feed`](Self::feed); `go_on` is asked between blocks, with how many tokens are in. `None` where it says no.
@@ -211,6 +312,19 @@ impl Model {
     /// # Errors
     /// As there.
     pub fn feed_with(
+        &mut self,
+        session: &mut Session,
+        ids: &[u32],
+        go_on: &mut dyn FnMut(usize) -> bool,
+    ) -> Result<Option<Vec<f32>>> {
+        block_on(self.feed_with_async(session, ids, go_on))
+    }
+
+    /// As [`feed_with`](Self::feed_with).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn feed_with_async(
         &mut self,
         session: &mut Session,
         ids: &[u32],
@@ -224,13 +338,20 @@ impl Model {
             return Err(Error::PromptTooLong { tokens, capacity: session.capacity });
         }
         let mut logits = vec![];
-        for (block, piece) in ids.chunks(PREFILL_ROWS).enumerate() {
-            if block > 0 && !go_on(block * PREFILL_ROWS) {
-                return Ok(None);
+        let mut read = 0;
+        while read < ids.len() {
+            if read > 0 {
+                self.pause().await;
+                if !go_on(read) {
+                    return Ok(None);
+                }
             }
-            let last = (block + 1) * PREFILL_ROWS >= ids.len();
-            let outputs = if last { vec![piece.len() - 1] } else { vec![] };
-            logits = self.rows(session, piece, &outputs, Want::Logits)?;
+            let piece = &ids[read..ids.len().min(read + self.block_rows.get())];
+            read += piece.len();
+            let outputs = if read == ids.len() { vec![piece.len() - 1] } else { vec![] };
+            let started = Instant::now();
+            logits = self.rows_async(session, piece, &outputs, Want::Logits).await?;
+            self.follow(piece.len(), started.elapsed());
         }
         Ok(Some(logits))
     }
@@ -240,10 +361,24 @@ impl Model {
     /// # Errors
     /// Where an id is outside the vocabulary, or they do not fit.
     pub fn rows(&mut self, session: &mut Session, ids: &[u32], outputs: &[usize], want: Want) -> Result<Vec<f32>> {
+        block_on(self.rows_async(session, ids, outputs, want))
+    }
+
+    /// As [`rows`](Self::rows).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn rows_async(
+        &mut self,
+        session: &mut Session,
+        ids: &[u32],
+        outputs: &[usize],
+        want: Want,
+    ) -> Result<Vec<f32>> {
         let sequences = [Sequence { rows: 0..ids.len() }];
         let batch = Batch { ids, sequences: &sequences, outputs, want };
         let mut states = [&mut session.state];
-        let output = pollster::block_on(self.executor.forward(&batch, &mut states))?;
+        let output = self.executor.forward(&batch, &mut states).await?;
         session.tokens.extend_from_slice(ids);
         session.pending.clear();
         Ok(output.values)
@@ -255,7 +390,18 @@ impl Model {
     /// # Errors
     /// Where a list is empty, an id is outside the vocabulary, or the pass fails.
     pub fn batch_logits(&mut self, lists: &[Vec<u32>], piece: usize) -> Result<Vec<Vec<f32>>> {
-        let mut states = lists.iter().map(|l| self.new_state(l.len())).collect::<Result<Vec<_>>>()?;
+        block_on(self.batch_logits_async(lists, piece))
+    }
+
+    /// As [`batch_logits`](Self::batch_logits).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn batch_logits_async(&mut self, lists: &[Vec<u32>], piece: usize) -> Result<Vec<Vec<f32>>> {
+        let mut states = Vec::with_capacity(lists.len());
+        for list in lists {
+            states.push(self.new_state(list.len()).await?);
+        }
         let mut logits = vec![vec![]; lists.len()];
         let longest = lists.iter().map(Vec::len).max().unwrap_or(0);
         for at in (0..longest).step_by(piece.max(1)) {
@@ -272,7 +418,7 @@ impl Model {
             }
             let outputs: Vec<usize> = (0..ids.len()).collect();
             let batch = Batch { ids: &ids, sequences: &sequences, outputs: &outputs, want: Want::Logits };
-            let values = pollster::block_on(self.executor.forward(&batch, &mut own))?.values;
+            let values = self.executor.forward(&batch, &mut own).await?.values;
             let width = self.spec.vocab_size;
             for (sequence, logits) in sequences.iter().zip(into) {
                 logits.extend_from_slice(&values[sequence.rows.start * width..sequence.rows.end * width]);
@@ -286,15 +432,27 @@ impl Model {
     /// # Errors
     /// Where an id is outside the vocabulary, or there is no memory.
     pub fn embed(&mut self, ids: &[u32]) -> Result<Vec<f32>> {
+        block_on(self.embed_async(ids))
+    }
+
+    /// As [`embed`](Self::embed).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn embed_async(&mut self, ids: &[u32]) -> Result<Vec<f32>> {
         let width = self.spec.d_model;
         let mut mean = vec![0.0f32; width];
         if ids.is_empty() {
             return Ok(mean);
         }
-        let mut session = self.session(ids.len())?;
-        for piece in ids.chunks(PREFILL_ROWS) {
+        let mut session = self.session_async(ids.len()).await?;
+        let mut rest = ids;
+        while !rest.is_empty() {
+            let (piece, more) = rest.split_at(rest.len().min(self.block_rows.get()));
+            rest = more;
             let outputs: Vec<usize> = (0..piece.len()).collect();
-            let hidden = self.rows(&mut session, piece, &outputs, Want::Hidden)?;
+            let hidden = self.rows_async(&mut session, piece, &outputs, Want::Hidden).await?;
+            self.pause().await;
             for row in hidden.chunks_exact(width) {
                 mean.iter_mut().zip(row).for_each(|(m, v)| *m += v);
             }

@@ -3,17 +3,18 @@
 use std::fs;
 
 use selkie::{
-    Backend, Hybrid, HybridConfig, HybridLayer, HybridSampling, OpenOptions,
+    Hybrid, HybridConfig, HybridLayer, HybridSampling, OpenOptions,
     formats::{Checkpoint, MemorySource, mbjs::MbjsOptions},
 };
 use selkie_suite::{MBJS, MbjsCase, fixtures};
 use serde_json::Value;
 
-const EXACT: OpenOptions =
-    OpenOptions { backend: Backend::Auto, device: None, threads: Some(1), exact: true, context: None, config: None };
+fn exact() -> OpenOptions {
+    OpenOptions { threads: Some(1), exact: true, ..OpenOptions::default() }
+}
 
 fn open(name: &str) -> Hybrid {
-    Hybrid::open(&fixtures().join("mbjs").join(name).join("model.mbjs"), &EXACT).unwrap_or_else(|e| panic!("{e}"))
+    Hybrid::open(&fixtures().join("mbjs").join(name).join("model.mbjs"), &exact()).unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn file(name: &str, file: &str) -> Option<Vec<u8>> {
@@ -105,7 +106,7 @@ fn sampled_continuations() {
 fn seeds_make_the_package_s_files() {
     for name in MBJS {
         let case = MbjsCase::open(name);
-        let model = Hybrid::new(&case.config, None, &EXACT).expect("a model");
+        let model = Hybrid::new(&case.config, None, &exact()).expect("a model");
         assert_eq!(model.seed(), case.config.seed());
         let bytes = model.export(MbjsOptions::default()).expect("a file");
         let recorded = &case.about["seeded_init"];
@@ -119,7 +120,7 @@ fn seeds_make_the_package_s_files() {
 fn seeds_are_taken_in_turn() {
     let config = HybridConfig::mamba(16, 8, 1);
     let made = |config: &HybridConfig, seed: Option<u32>| {
-        let model = Hybrid::new(&config.config().expect("a configuration"), seed, &EXACT).expect("a model");
+        let model = Hybrid::new(&config.config().expect("a configuration"), seed, &exact()).expect("a model");
         (model.seed(), model.export(MbjsOptions::default()).expect("a file"))
     };
     let (seed, bytes) = made(&config.clone().seed(4), None);
@@ -150,7 +151,7 @@ fn files_go_out_as_they_came_in() {
     for name in MBJS {
         let case = MbjsCase::open(name);
         // A model of other weights, which takes those of the file.
-        let mut model = Hybrid::new(&case.config, Some(99), &EXACT).expect("a model");
+        let mut model = Hybrid::new(&case.config, Some(99), &exact()).expect("a model");
         let (batch, seq_len) = case.batch();
         let before = model.forward(&case.ids(), batch, seq_len).expect("logits");
         let bytes = file(name, "model.mbjs").expect("a file");
@@ -176,10 +177,10 @@ fn files_go_out_as_they_came_in() {
 
 #[test]
 fn what_is_imported_has_to_fit() {
-    let mut model = HybridConfig::mamba(16, 8, 2).seed(1).build(&EXACT).expect("a model");
+    let mut model = HybridConfig::mamba(16, 8, 2).seed(1).build(&exact()).expect("a model");
     let before = model.forward(&[1, 2], 1, 2).expect("logits");
     let other = |config: HybridConfig| {
-        config.seed(1).build(&EXACT).expect("a model").export(MbjsOptions::default()).expect("a file")
+        config.seed(1).build(&exact()).expect("a model").export(MbjsOptions::default()).expect("a file")
     };
     for (file, wanted) in [
         (b"PK\x03\x04 a zip file".to_vec(), "not an MBJS file"),
@@ -198,7 +199,7 @@ fn what_is_imported_has_to_fit() {
 
 #[test]
 fn values_that_f16_does_not_hold() {
-    let model = HybridConfig::mamba(4, 4, 1).seed(1).build(&EXACT).expect("a model");
+    let model = HybridConfig::mamba(4, 4, 1).seed(1).build(&exact()).expect("a model");
     let mut bytes = model.export(MbjsOptions { version: 2, trailer: false }).expect("a file");
     // The last value of the last parameter.
     let end = bytes.len();
@@ -211,7 +212,7 @@ fn values_that_f16_does_not_hold() {
 
 #[test]
 fn what_is_asked_for_has_to_make_sense() {
-    let mut model = HybridConfig::mamba(16, 8, 1).seed(1).build(&EXACT).expect("a model");
+    let mut model = HybridConfig::mamba(16, 8, 1).seed(1).build(&exact()).expect("a model");
     let error = |result: selkie::Result<Vec<f32>>| result.expect_err("an error").to_string();
     assert!(error(model.forward(&[1, 2, 3], 2, 2)).contains("3 ids, but 2 sequences of 2"));
     assert!(error(model.forward(&[], 0, 5)).contains("empty"));
@@ -233,17 +234,17 @@ fn what_is_asked_for_has_to_make_sense() {
 fn the_end_of_a_text_is_its_last_token() {
     let config = HybridConfig::mamba(16, 8, 2).seed(1);
     let greedy = HybridSampling::greedy();
-    let free = config.build(&EXACT).expect("a model").generate(&[1], 6, &greedy).expect("ids");
+    let free = config.build(&exact()).expect("a model").generate(&[1], 6, &greedy).expect("ids");
     assert_eq!(free.len(), 7);
     let end = free[3];
     let first = 1 + free[1..].iter().position(|&id| id == end).expect("it came");
-    let made = config.eos_id(end).build(&EXACT).expect("a model").generate(&[1], 6, &greedy).expect("ids");
+    let made = config.eos_id(end).build(&exact()).expect("a model").generate(&[1], 6, &greedy).expect("ids");
     assert_eq!(made, free[..=first]);
 }
 
 #[test]
 fn a_seed_chooses_the_same_tokens() {
-    let mut model = HybridConfig::mamba(64, 16, 2).seed(1).build(&EXACT).expect("a model");
+    let mut model = HybridConfig::mamba(64, 16, 2).seed(1).build(&exact()).expect("a model");
     let mut made = |seed| {
         let sampling = HybridSampling { seed, ..HybridSampling::default() };
         model.generate(&[1, 2], 24, &sampling).expect("ids")
@@ -256,7 +257,7 @@ fn a_seed_chooses_the_same_tokens() {
 /// Models in memory know no folder in which tokenizers lie.
 #[test]
 fn models_in_memory_have_no_tokenizer() {
-    let mut model = HybridConfig::mamba(16, 8, 1).build(&EXACT).expect("a model");
+    let mut model = HybridConfig::mamba(16, 8, 1).build(&exact()).expect("a model");
     assert!(model.model().text().tokenizer_if_any().expect("no error").is_none());
 }
 
@@ -264,7 +265,7 @@ fn models_in_memory_have_no_tokenizer() {
 #[test]
 fn other_models_are_no_hybrids() {
     let path = fixtures().join("hf/llama-gqa/model.gguf");
-    let error = Hybrid::open(&path, &EXACT).err().expect("an error").to_string();
+    let error = Hybrid::open(&path, &exact()).err().expect("an error").to_string();
     assert!(error.contains("llama") && error.contains("not an MBJS model"), "{error}");
     let source = MemorySource::new("x", file("m1-init", "model.mbjs").expect("a file"));
     let error = selkie::block_on(Checkpoint::open(vec![std::rc::Rc::new(source)])).err().expect("an error").to_string();

@@ -214,7 +214,7 @@ fn the_id_is_the_models_alone() {
     let bytes = fs::read(fixture(name)).expect(name);
     let source: Rc<dyn ByteSource> = Rc::new(MemorySource::new("somewhere", bytes));
     let checkpoint = block_on(Checkpoint::open(vec![source])).expect(name);
-    let in_memory = Opened { files: files(name), checkpoint, config: None };
+    let in_memory = Opened { files: files(name), checkpoint, config: None, text_files: None };
     assert_eq!(in_memory.model_id().expect("an id"), id(name));
     for backend in [Backend::Cpu, Backend::Reference] {
         let model = Model::open(&fixture(name), &OpenOptions { backend, ..OpenOptions::default() }).expect(name);

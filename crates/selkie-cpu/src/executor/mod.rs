@@ -75,7 +75,14 @@ impl CpuExecutor {
     /// # Errors
     /// Where a weight's type cannot be multiplied with.
     pub fn new(spec: &ModelSpec, weights: LoadedWeights, options: &CpuOptions) -> Result<Self> {
-        let plan = fuse(plan(spec));
+        Self::with_plan(spec, fuse(plan(spec)), weights, options)
+    }
+
+    /// As [`new`](Self::new), with a plan that is given.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with_plan(spec: &ModelSpec, plan: Plan, weights: LoadedWeights, options: &CpuOptions) -> Result<Self> {
         let places = places(&plan);
         let weights = Loaded::new(&plan, spec, weights)?;
         let slot_ops = SlotOp::of(&plan, &weights).map_err(|e| op_failed("load", &e))?;

@@ -1,8 +1,9 @@
 //! Several tokens without a wait between them: each is chosen on the device, and the next one's pass reads it there.
 
-use std::{rc::Rc, time::Instant};
+use std::rc::Rc;
 
 use selkie_model::{Choice, Result};
+use web_time::Instant;
 
 use super::{Engine, LONGEST, MAX_SEQUENCES, Piece};
 use crate::{

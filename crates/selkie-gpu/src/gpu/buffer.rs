@@ -3,13 +3,12 @@
 use std::{
     ops::Range,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
-    task::{Poll, Waker},
 };
 
-use super::Gpu;
+use super::{Gpu, later::Later};
 use crate::{Error, Result};
 
 /// What was made on a device and is still there.
@@ -69,9 +68,6 @@ impl Drop for Buffer {
         self.raw.destroy();
     }
 }
-
-/// Whether a buffer could be mapped, once that is known, and who waits for it.
-type Answer = (Option<Result<(), String>>, Option<Waker>);
 
 /// What a buffer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,31 +148,12 @@ impl Gpu {
     /// # Errors
     /// Where the device is lost, or an error came meanwhile.
     pub async fn read<T>(&self, buffer: &Buffer, range: Range<u64>, take: impl FnOnce(&[u8]) -> T) -> Result<T> {
-        let slot: Arc<Mutex<Answer>> = Arc::default();
-        let seen = slot.clone();
+        let mapped: Later<Result<(), String>> = Later::default();
+        let tell = mapped.teller();
         let slice = buffer.raw.slice(range);
-        slice.map_async(wgpu::MapMode::Read, move |result| {
-            let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-            seen.0 = Some(result.map_err(|e| e.to_string()));
-            if let Some(waker) = seen.1.take() {
-                waker.wake();
-            }
-        });
-        // Outside a browser nothing happens unless somebody waits.
-        let polled = self.device().poll(wgpu::PollType::wait_indefinitely());
-        self.check()?;
-        polled.map_err(|e| Error::Lost(e.to_string()))?;
-        let mapped = std::future::poll_fn(move |context| {
-            let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
-            match slot.0.take() {
-                Some(result) => Poll::Ready(result),
-                None => {
-                    slot.1 = Some(context.waker().clone());
-                    Poll::Pending
-                }
-            }
-        })
-        .await;
+        slice.map_async(wgpu::MapMode::Read, move |result| tell(result.map_err(|e| e.to_string())));
+        self.poll()?;
+        let mapped = mapped.await;
         self.check()?;
         mapped.map_err(Error::Lost)?;
         let view = slice.get_mapped_range().map_err(|e| Error::Lost(e.to_string()))?;

@@ -17,8 +17,10 @@ pub struct GpuOptions {
     pub floor: bool,
     /// Limits lowered further, for tests.
     pub limits: Option<Limits>,
-    /// Bytes of memory that the device is taken to have, for tests.
+    /// Bytes of memory that the device is taken to have: for tests, and where it does not tell.
     pub memory: Option<u64>,
+    /// Whether the page has seen to it that devices come with subgroups: wgpu cannot ask a browser for them.
+    pub subgroups: bool,
     /// A shader with another text than its own, for tests of what happens when one is broken.
     #[doc(hidden)]
     pub replaced: Option<(&'static str, &'static str)>,
@@ -79,7 +81,9 @@ impl Found {
 }
 
 pub(super) fn is_software(info: &wgpu::AdapterInfo) -> bool {
-    info.device_type == wgpu::DeviceType::Cpu
+    // Browsers do not always say so, but for the name.
+    let name = info.name.to_lowercase();
+    info.device_type == wgpu::DeviceType::Cpu || ["swiftshader", "llvmpipe"].iter().any(|known| name.contains(known))
 }
 
 pub(super) fn driver(info: &wgpu::AdapterInfo) -> String {
@@ -135,7 +139,7 @@ pub async fn devices() -> Vec<Found> {
     let describe = |adapter: wgpu::Adapter| Found {
         info: adapter.get_info(),
         limits: limits(&adapter.limits()),
-        flavours: flavours(&adapter, adapter.features()),
+        flavours: flavours(&adapter, adapter.features(), packed_dot(), false),
         timestamps: adapter.features().contains(wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES),
         memory: memory(&adapter),
     };
@@ -179,9 +183,15 @@ fn wanted_features() -> wgpu::Features {
         | wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES
 }
 
-fn flavours(adapter: &wgpu::Adapter, features: wgpu::Features) -> Flavours {
+/// Whether shaders may call packed products, as every native device lets them.
+fn packed_dot() -> bool {
+    let known = wgpu::WgslLanguageFeatures::Packed4x8IntegerDotProduct;
+    !cfg!(target_arch = "wasm32") || instance().wgsl_language_features().contains(known)
+}
+
+fn flavours(adapter: &wgpu::Adapter, features: wgpu::Features, packed_dot: bool, subgroups: bool) -> Flavours {
     let info = adapter.get_info();
-    let one_size = info.subgroup_min_size == info.subgroup_max_size;
+    let one_size = info.subgroup_min_size == info.subgroup_max_size && info.subgroup_min_size > 0;
     let f16 = features.contains(wgpu::Features::SHADER_F16);
     let tiles = adapter.cooperative_matrix_properties();
     let halves = |p: &wgpu::CooperativeMatrixProperties| {
@@ -190,12 +200,12 @@ fn flavours(adapter: &wgpu::Adapter, features: wgpu::Features) -> Flavours {
             && p.cr_type == wgpu::CooperativeScalarType::F32
     };
     let cooperative = features.contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX);
-    let subgroups = features.contains(wgpu::Features::SUBGROUP) && one_size;
+    let subgroups = (features.contains(wgpu::Features::SUBGROUP) || subgroups) && one_size;
     Flavours {
         subgroup: subgroups.then_some(info.subgroup_max_size),
         f16,
         cooperative: cooperative && f16 && tiles.iter().any(halves),
-        packed_dot: true,
+        packed_dot,
         unchecked: info.backend != wgpu::Backend::BrowserWebGpu,
     }
 }
@@ -262,7 +272,11 @@ impl Gpu {
                 storage_buffers: found.storage_buffers.min(lowered.storage_buffers),
             };
         }
-        let flavours = if options.floor { Flavours::default() } else { flavours(&adapter, features) };
+        let flavours = if options.floor {
+            Flavours::default()
+        } else {
+            flavours(&adapter, features, packed_dot(), options.subgroups)
+        };
         let inner = Inner {
             timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES),
             memory: options.memory.or_else(|| memory(&adapter)),

@@ -93,7 +93,10 @@ impl Gpu {
         }
         let replaced = self.inner.replaced;
         let source = |path: &str| replaced.filter(|of| of.0 == path).map(|of| of.1).or_else(|| shader_source(path));
-        let text = preprocess(&source, shader.file, &shader.defines)?;
+        let mut text = preprocess(&source, shader.file, &shader.defines)?;
+        if self.inner.info.backend == wgpu::Backend::BrowserWebGpu {
+            text.insert_str(0, self.flavours().preamble());
+        }
         let name = shader.to_string();
         let make = || {
             let module = super::open::module(self, &name, &text);

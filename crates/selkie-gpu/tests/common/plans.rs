@@ -25,7 +25,8 @@ pub fn limits(flavours: Flavours) -> Limits {
 pub fn program(spec: &ModelSpec, weights: &LoadedWeights, flavours: Flavours, regime: Regime, exact: bool) -> Program {
     let plan = fuse(plan(spec));
     let target = Target { regime, limits: limits(flavours), flavours, exact };
-    let mut needed = Needed::new(spec, Some(weights), limits(flavours));
+    let source = weights.clone().into();
+    let mut needed = Needed::new(spec, Some(&source), limits(flavours));
     let rows = if regime == Regime::Token { 1 } else { 512 };
     compile(spec, &plan, target, rows, 4096, &mut needed).unwrap_or_else(|e| panic!("{}: {e}", spec.architecture))
 }

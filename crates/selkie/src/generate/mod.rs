@@ -3,17 +3,14 @@
 #[cfg(test)]
 mod tests;
 
-use std::{
-    ops::ControlFlow,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{ops::ControlFlow, sync::Arc};
 
 use selkie_model::Choice;
 use selkie_text::{Detokenizer, StopMatcher, StopRules, Tokenizer};
+use web_time::{Duration, Instant};
 
 use crate::{
-    Error, Model, Result, SamplingParams, Session,
+    Error, Model, Result, SamplingParams, Session, block_on,
     sampling::{sample, uniform},
 };
 
@@ -139,6 +136,20 @@ impl Model {
         options: &GenerateOptions,
         on_event: &mut OnEvent<'_>,
     ) -> Result<Generated> {
+        block_on(self.generate_async(session, prompt, options, on_event))
+    }
+
+    /// As [`generate`](Self::generate).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn generate_async(
+        &mut self,
+        session: &mut Session,
+        prompt: &[u32],
+        options: &GenerateOptions,
+        on_event: &mut OnEvent<'_>,
+    ) -> Result<Generated> {
         options.sampling.check()?;
         if prompt.is_empty() {
             return Err(Error::EmptyPrompt);
@@ -146,8 +157,8 @@ impl Model {
         if prompt.len() > session.capacity {
             return Err(Error::PromptTooLong { tokens: prompt.len(), capacity: session.capacity });
         }
-        let held = self.keep_common(session, prompt)?;
-        self.continue_with(session, &prompt[held..], options, on_event)
+        let held = self.keep_common_async(session, prompt).await?;
+        self.continue_with(session, &prompt[held..], options, on_event).await
     }
 
     /// Continues what the session holds: its pending tokens and `more` come first, then new ones, as
@@ -164,13 +175,27 @@ impl Model {
         options: &GenerateOptions,
         on_event: &mut OnEvent<'_>,
     ) -> Result<Generated> {
+        block_on(self.extend_async(session, more, options, on_event))
+    }
+
+    /// As [`extend`](Self::extend).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn extend_async(
+        &mut self,
+        session: &mut Session,
+        more: &[u32],
+        options: &GenerateOptions,
+        on_event: &mut OnEvent<'_>,
+    ) -> Result<Generated> {
         options.sampling.check()?;
         let ids = [&session.pending, more].concat();
-        self.continue_with(session, &ids, options, on_event)
+        self.continue_with(session, &ids, options, on_event).await
     }
 
     /// Reads `prompt` after what the session holds, and goes on from there.
-    fn continue_with(
+    async fn continue_with(
         &mut self,
         session: &mut Session,
         prompt: &[u32],
@@ -195,7 +220,7 @@ impl Model {
         let started = Instant::now();
         let (held, of) = (session.len(), prompt.len());
         let mut go_on = |read| (output.on_event)(Event::Prompt { read, of }).is_continue();
-        let Some(logits) = self.feed_with(session, prompt, &mut go_on)? else {
+        let Some(logits) = self.feed_with_async(session, prompt, &mut go_on).await? else {
             session.pending = prompt[session.len() - held..].to_vec();
             return Ok(Generated { ids, text: String::new(), finish: Finish::Cancelled, timings });
         };
@@ -218,7 +243,8 @@ impl Model {
                 }
             }
             let room = (options.max_tokens - ids.len()).min(session.capacity - session.len());
-            chosen = if room > 0 { chooser.next(self, session, last, room)? } else { vec![] };
+            chosen = if room > 0 { chooser.next(self, session, last, room).await? } else { vec![] };
+            self.pause().await;
         };
         timings.decode = started.elapsed();
         timings.decoded_tokens = ids.len().saturating_sub(1);
@@ -239,9 +265,23 @@ impl Model {
         n: usize,
         choice: &Choice<'_>,
     ) -> Result<Option<Vec<u32>>> {
+        block_on(self.choose_async(session, last, n, choice))
+    }
+
+    /// As [`choose`](Self::choose).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn choose_async(
+        &mut self,
+        session: &mut Session,
+        last: u32,
+        n: usize,
+        choice: &Choice<'_>,
+    ) -> Result<Option<Vec<u32>>> {
         let n = n.min(TOKENS_AT_ONCE);
         let chosen = self.executor.generate(last, n, choice, &mut session.state);
-        let Some(chosen) = pollster::block_on(chosen)? else { return Ok(None) };
+        let Some(chosen) = chosen.await? else { return Ok(None) };
         let Some((&pending, fed)) = chosen.split_last().filter(|_| chosen.len() <= n) else {
             let what = format!("{} tokens were chosen, where 1 to {n} are asked for", chosen.len());
             return Err(selkie_model::Error::Op { op: "generate".into(), what }.into());
@@ -291,14 +331,14 @@ impl<'a> Chooser<'a> {
 
     /// Feeds `last`, which is pending, and chooses: one token, or up to `room` where the executor does it. The session then
     /// holds them all but the last, which is pending.
-    fn next(&mut self, model: &mut Model, session: &mut Session, last: u32, room: usize) -> Result<Vec<u32>> {
+    async fn next(&mut self, model: &mut Model, session: &mut Session, last: u32, room: usize) -> Result<Vec<u32>> {
         if self.by_executor {
-            if let Some(chosen) = model.choose(session, last, room, &self.choice)? {
+            if let Some(chosen) = model.choose_async(session, last, room, &self.choice).await? {
                 return Ok(chosen);
             }
             self.by_executor = false;
         }
-        let logits = model.feed(session, &[last])?;
+        let logits = model.feed_async(session, &[last]).await?;
         Ok(vec![self.choose(&logits, session)])
     }
 }

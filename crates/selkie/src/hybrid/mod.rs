@@ -5,7 +5,7 @@ mod sampling;
 #[cfg(test)]
 mod tests;
 
-use std::{io::Write, path::Path, rc::Rc};
+use std::{io::Write, rc::Rc};
 
 use selkie_formats::{
     Checkpoint, MemorySource,
@@ -13,7 +13,7 @@ use selkie_formats::{
 };
 use serde_json::Value;
 
-use crate::{Error, Model, ModelFiles, OpenOptions, Opened, Result, sampling::sample};
+use crate::{Error, Model, ModelFiles, OpenOptions, Opened, Result, block_on, sampling::sample};
 
 pub use config::{HybridConfig, HybridLayer};
 pub use sampling::{HybridSampling, random_seed};
@@ -66,8 +66,16 @@ impl Hybrid {
     /// # Errors
     /// Where there is no memory for the weights, or the backend is not there.
     pub fn new(config: &Config, seed: Option<u32>, options: &OpenOptions) -> Result<Self> {
+        block_on(Self::new_async(config, seed, options))
+    }
+
+    /// As [`new`](Self::new).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn new_async(config: &Config, seed: Option<u32>, options: &OpenOptions) -> Result<Self> {
         let seed = seed.or(config.seed()).unwrap_or_else(|| random_seed() as u32);
-        let model = in_memory(Checkpoint::fresh_mbjs(config, seed)?, config, options)?;
+        let model = in_memory(Checkpoint::fresh_mbjs(config, seed)?, config, options).await?;
         Ok(Self { config: config.clone(), options: options.clone(), seed: Some(seed), model })
     }
 
@@ -75,11 +83,19 @@ impl Hybrid {
     ///
     /// # Errors
     /// As [`Model::open`], and where the model is another.
-    pub fn open(path: &Path, options: &OpenOptions) -> Result<Self> {
-        let model = Model::open(path, options)?;
+    #[cfg(feature = "native")]
+    pub fn open(path: &std::path::Path, options: &OpenOptions) -> Result<Self> {
+        Self::of(Model::open(path, options)?, options)
+    }
+
+    /// A model that is open already.
+    ///
+    /// # Errors
+    /// Where it is no MBJS model.
+    pub fn of(model: Model, options: &OpenOptions) -> Result<Self> {
         let config = model.opened().checkpoint.mbjs.clone().ok_or_else(|| {
             let what = format!("a model of the architecture {}, not an MBJS model", model.spec().architecture);
-            Error::File { path: path.display().to_string(), what }
+            Error::File { path: model.name().to_owned(), what }
         })?;
         Ok(Self { config, options: options.clone(), seed: None, model })
     }
@@ -104,6 +120,14 @@ impl Hybrid {
     /// # Errors
     /// Where `ids` are not `batch · seq_len`, there are none, or one is outside the vocabulary.
     pub fn forward(&mut self, ids: &[u32], batch: usize, seq_len: usize) -> Result<Vec<f32>> {
+        block_on(self.forward_async(ids, batch, seq_len))
+    }
+
+    /// As [`forward`](Self::forward).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn forward_async(&mut self, ids: &[u32], batch: usize, seq_len: usize) -> Result<Vec<f32>> {
         if batch.checked_mul(seq_len) != Some(ids.len()) {
             let what = format!("{} ids, but {batch} sequences of {seq_len} are asked for", ids.len());
             return Err(Error::Arguments(what));
@@ -112,7 +136,7 @@ impl Hybrid {
             return Err(Error::EmptyPrompt);
         }
         let lists: Vec<Vec<u32>> = ids.chunks(seq_len).map(<[u32]>::to_vec).collect();
-        Ok(self.model.batch_logits(&lists, usize::MAX)?.concat())
+        Ok(self.model.batch_logits_async(&lists, usize::MAX).await?.concat())
     }
 
     /// The mean over positions of the final norm's output, L2-normalised, `[d_model]`; zeros where there are no ids.
@@ -120,7 +144,15 @@ impl Hybrid {
     /// # Errors
     /// Where an id is outside the vocabulary.
     pub fn embed(&mut self, ids: &[u32]) -> Result<Vec<f32>> {
-        self.model.embed(ids)
+        block_on(self.embed_async(ids))
+    }
+
+    /// As [`embed`](Self::embed).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn embed_async(&mut self, ids: &[u32]) -> Result<Vec<f32>> {
+        self.model.embed_async(ids).await
     }
 
     /// `prompt` with up to `max_new` ids after it; the configuration's `eosId` ends it, and is the last of them then.
@@ -131,8 +163,21 @@ impl Hybrid {
     /// # Errors
     /// Where the prompt is empty, an id is outside the vocabulary, or options are out of range.
     pub fn generate(&mut self, prompt: &[u32], max_new: usize, sampling: &HybridSampling) -> Result<Vec<u32>> {
+        block_on(self.generate_async(prompt, max_new, sampling))
+    }
+
+    /// As [`generate`](Self::generate).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn generate_async(
+        &mut self,
+        prompt: &[u32],
+        max_new: usize,
+        sampling: &HybridSampling,
+    ) -> Result<Vec<u32>> {
         let mut uniforms = sampling.uniforms(prompt.len());
-        self.generate_with(prompt, max_new, sampling, &mut uniforms)
+        self.generate_with_async(prompt, max_new, sampling, &mut uniforms).await
     }
 
     /// As [`generate`](Self::generate), with uniform numbers in `[0, 1)` from `uniforms`: one a token.
@@ -146,20 +191,35 @@ impl Hybrid {
         sampling: &HybridSampling,
         uniforms: &mut dyn FnMut() -> f64,
     ) -> Result<Vec<u32>> {
+        block_on(self.generate_with_async(prompt, max_new, sampling, uniforms))
+    }
+
+    /// As [`generate_with`](Self::generate_with).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn generate_with_async(
+        &mut self,
+        prompt: &[u32],
+        max_new: usize,
+        sampling: &HybridSampling,
+        uniforms: &mut dyn FnMut() -> f64,
+    ) -> Result<Vec<u32>> {
         let params = sampling.params()?;
         if prompt.is_empty() {
             return Err(Error::EmptyPrompt);
         }
         let mut ids = prompt.to_vec();
-        let mut session = self.model.session(prompt.len().saturating_add(max_new))?;
-        let mut logits = self.model.feed(&mut session, prompt)?;
+        let mut session = self.model.session_async(prompt.len().saturating_add(max_new)).await?;
+        let mut logits = self.model.feed_async(&mut session, prompt).await?;
         for new in 1..=max_new {
             let id = sample(&logits, &params, &[], uniforms() as f32);
             ids.push(id);
             if self.config.eos_id() == Some(id) || new == max_new {
                 break;
             }
-            logits = self.model.feed(&mut session, &[id])?;
+            logits = self.model.feed_async(&mut session, &[id]).await?;
+            self.model.pause().await;
         }
         Ok(ids)
     }
@@ -169,18 +229,26 @@ impl Hybrid {
     /// # Errors
     /// Where they cannot be read.
     pub fn parameters(&self) -> Result<Vec<HybridParameter>> {
+        block_on(self.parameters_async())
+    }
+
+    /// As [`parameters`](Self::parameters).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn parameters_async(&self) -> Result<Vec<HybridParameter>> {
         let checkpoint = &self.model.opened().checkpoint;
-        let parameter = |parameter: mbjs::Parameter| {
-            let mbjs::Parameter { name, shape, .. } = parameter;
-            let tensor = pollster::block_on(checkpoint.load(&name))?;
+        let mut parameters = vec![];
+        for mbjs::Parameter { name, shape, .. } in self.config.parameters() {
+            let tensor = checkpoint.load(&name).await?;
             let values = tensor.to_f32().map_err(|error| selkie_formats::Error::Tensor {
                 file: checkpoint.name().to_owned(),
                 tensor: name.clone(),
                 what: error.to_string(),
             })?;
-            Ok(HybridParameter { name, shape, values })
-        };
-        self.config.parameters().into_iter().map(parameter).collect()
+            parameters.push(HybridParameter { name, shape, values });
+        }
+        Ok(parameters)
     }
 
     /// The weights as an MBJS file. [`MbjsOptions::default`] is what the package writes, [`MbjsOptions::F16`] what it
@@ -197,7 +265,15 @@ impl Hybrid {
     /// # Errors
     /// As there, and where the output fails.
     pub fn export_to<W: Write>(&self, out: W, options: MbjsOptions) -> Result<W> {
-        Ok(pollster::block_on(mbjs::write(out, &self.config, options, &self.model.opened().checkpoint))?)
+        block_on(self.export_to_async(out, options))
+    }
+
+    /// As [`export_to`](Self::export_to).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn export_to_async<W: Write>(&self, out: W, options: MbjsOptions) -> Result<W> {
+        Ok(mbjs::write(out, &self.config, options, &self.model.opened().checkpoint).await?)
     }
 
     /// Takes the weights of an MBJS file, of any version, in place of those that are there.
@@ -205,17 +281,25 @@ impl Hybrid {
     /// # Errors
     /// Where it is damaged, or of another schedule or other sizes. The weights are then as before.
     pub fn import(&mut self, file: impl Into<bytes::Bytes>) -> Result<()> {
+        block_on(self.import_async(file))
+    }
+
+    /// As [`import`](Self::import).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn import_async(&mut self, file: impl Into<bytes::Bytes>) -> Result<()> {
         let source = Rc::new(MemorySource::new("import", file));
-        let checkpoint = pollster::block_on(Checkpoint::open_mbjs(source, &self.config))?;
-        self.model = in_memory(checkpoint, &self.config, &self.options)?;
+        let checkpoint = Checkpoint::open_mbjs(source, &self.config).await?;
+        self.model = in_memory(checkpoint, &self.config, &self.options).await?;
         self.seed = None;
         Ok(())
     }
 }
 
 /// A model whose weights are in memory.
-fn in_memory(checkpoint: Checkpoint, config: &Config, options: &OpenOptions) -> Result<Model> {
+async fn in_memory(checkpoint: Checkpoint, config: &Config, options: &OpenOptions) -> Result<Model> {
     let files = ModelFiles { name: config.name().to_owned(), ..ModelFiles::default() };
     let config = Some(Value::Object(config.json().clone()));
-    Model::from_opened(Opened { files, checkpoint, config }, options)
+    Model::from_opened_async(Opened { files, checkpoint, config, text_files: None }, options).await
 }

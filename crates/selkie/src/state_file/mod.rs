@@ -31,7 +31,7 @@ use selkie_formats::Tensor;
 use selkie_model::{Snapshot, plan};
 use serde_json::Value;
 
-use crate::{Error, Model, Result, Session, TokenHash, session::Before};
+use crate::{Error, Model, Result, Session, TokenHash, block_on, session::Before};
 
 const FORMAT: &str = "selkie state";
 const VERSION: u32 = 1;
@@ -102,6 +102,14 @@ impl Model {
     /// # Errors
     /// Where the model's or the state's bytes cannot be read.
     pub fn snapshot(&self, session: &Session) -> Result<SavedState> {
+        block_on(self.snapshot_async(session))
+    }
+
+    /// As [`snapshot`](Self::snapshot).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn snapshot_async(&self, session: &Session) -> Result<SavedState> {
         if session.pending.is_empty() && !session.tokens.is_empty() {
             let mut shorter = session.fork();
             let last = shorter.tokens.pop();
@@ -110,17 +118,17 @@ impl Model {
                 Err(selkie_model::Error::Rewind { .. }) => shorter.tokens.extend(last),
                 Err(error) => return Err(error.into()),
             }
-            return self.snapshot_as_it_is(&shorter);
+            return self.snapshot_as_it_is(&shorter).await;
         }
-        self.snapshot_as_it_is(session)
+        self.snapshot_as_it_is(session).await
     }
 
-    fn snapshot_as_it_is(&self, session: &Session) -> Result<SavedState> {
-        let snapshot = pollster::block_on(session.state.snapshot())?;
+    async fn snapshot_as_it_is(&self, session: &Session) -> Result<SavedState> {
+        let snapshot = session.state.snapshot().await?;
         let names = plane_names(&plan::plan(&self.spec).slots, snapshot.positions);
         Ok(SavedState {
             name: "saved state".into(),
-            model: self.id()?.to_owned(),
+            model: self.id_async().await?.to_owned(),
             adapter: NO_ADAPTER.into(),
             positions: snapshot.positions,
             token_hash: session.token_hash(),
@@ -137,6 +145,14 @@ impl Model {
     /// Where the state is of another model or adapter, or does not fit into `capacity`; and as
     /// [`session`](Self::session).
     pub fn restore(&self, saved: &SavedState, capacity: usize) -> Result<Session> {
+        block_on(self.restore_async(saved, capacity))
+    }
+
+    /// As [`restore`](Self::restore).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn restore_async(&self, saved: &SavedState, capacity: usize) -> Result<Session> {
         let other = |kind, saved_id: &str, found: &str| Error::OtherModel {
             file: saved.name.clone(),
             kind,
@@ -144,8 +160,8 @@ impl Model {
             model: self.name().into(),
             found: found.into(),
         };
-        if saved.model != self.id()? {
-            return Err(other("model", &saved.model, self.id()?));
+        if saved.model != self.id_async().await? {
+            return Err(other("model", &saved.model, self.id_async().await?));
         }
         if saved.adapter != NO_ADAPTER {
             return Err(other("adapter", &saved.adapter, "without one"));
@@ -156,7 +172,7 @@ impl Model {
             return Err(Error::PromptTooLong { tokens, capacity });
         }
         let snapshot = saved.snapshot(&plan::plan(&self.spec).slots)?;
-        let state = pollster::block_on(self.executor.restore(&snapshot, capacity))?;
+        let state = self.executor.restore(&snapshot, capacity).await?;
         let mut session = Session::new(state, capacity);
         match &saved.ids {
             Some(ids) => session.tokens = ids.clone(),

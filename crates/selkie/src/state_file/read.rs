@@ -9,7 +9,7 @@ use super::{FORMAT, SavedState, VERSION};
 use crate::{Error, Result, TokenHash};
 
 /// No sequence is longer; a larger number is a mistake.
-const MAX_POSITIONS: usize = u32::MAX as usize;
+const MAX_POSITIONS: u32 = i32::MAX as u32;
 
 impl SavedState {
     /// Reads the file at `path`.
@@ -57,7 +57,7 @@ impl SavedState {
             _ => return Err(error(format!("`version` is `{}`", need("version")?))),
         }
         let positions = need("positions")?;
-        let positions = positions.parse().ok().filter(|&n: &usize| n <= MAX_POSITIONS);
+        let positions = positions.parse().ok().filter(|&n: &u32| n <= MAX_POSITIONS).map(|n| n as usize);
         let positions =
             positions.ok_or_else(|| error(format!("`positions` is `{}`", need("positions").unwrap_or(""))))?;
         let token_hash = TokenHash::parse(need("token_hash")?)

@@ -1,6 +1,6 @@
 //! What a device does at best: the bytes that it reads a second, and what a dispatch and a submit cost.
 
-use std::time::{Duration, Instant};
+use web_time::{Duration, Instant};
 
 use crate::{
     Buffer, Defines, Error, Gpu, Result,

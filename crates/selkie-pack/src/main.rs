@@ -1,0 +1,50 @@
+//! Builds what `web/` needs of Rust: `cargo run -p selkie-pack`.
+//!
+//! There are two modules, since wasm has no way to ask for instructions at run time: `web/wasm/base` needs 128-bit SIMD,
+//! which every browser has, and `web/wasm/relaxed` relaxed SIMD, too. The page takes the second where it can.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result, bail};
+use wasm_bindgen_cli_support::Bindgen;
+
+const TARGET: &str = "wasm32-unknown-unknown";
+const PROFILE: &str = "web";
+
+fn main() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let wanted: Vec<String> = env::args().skip(1).collect();
+    for flavour in ["base", "relaxed"] {
+        if wanted.is_empty() || wanted.iter().any(|name| name == flavour) {
+            build(&root, flavour)?;
+        }
+    }
+    Ok(())
+}
+
+fn build(root: &Path, flavour: &str) -> Result<()> {
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(root).args(["build", "--quiet", "-p", "selkie-web", "--target", TARGET, "--profile", PROFILE]);
+    if flavour == "relaxed" {
+        cargo.args(["--features", "relaxed-simd"]);
+    }
+    // Both modules share what does not depend on relaxed SIMD: flags would build all of it twice.
+    cargo.env("RUSTFLAGS", "-C target-feature=+simd128");
+    if !cargo.status().context("cargo")?.success() {
+        bail!("selkie-web cannot be built (the target {TARGET} is installed by `rustup target add {TARGET}`)");
+    }
+    let out = root.join("web/wasm").join(flavour);
+    fs::create_dir_all(&out)?;
+    let module = target.join(TARGET).join(PROFILE).join("selkie_web.wasm");
+    let mut bindgen = Bindgen::new();
+    bindgen.input_path(&module).web(true)?.typescript(true).remove_name_section(true).remove_producers_section(true);
+    bindgen.generate(&out)?;
+    let bytes = fs::metadata(out.join("selkie_web_bg.wasm"))?.len();
+    println!("web/wasm/{flavour}: {:.2} MB", bytes as f64 / 1e6);
+    Ok(())
+}
