@@ -66,6 +66,8 @@ function page(): UserConfig {
     root: path('app'),
     base: './',
     worker: { format: 'es' },
+    // Found late, it would reload the page.
+    optimizeDeps: { include: ['hash-wasm'] },
     build: { outDir: path('dist/app'), emptyOutDir: true, target: 'es2022', assetsInlineLimit: 0 },
     preview: { host: '127.0.0.1' },
     server: { host: '127.0.0.1', fs: { allow: [path('.')] } },

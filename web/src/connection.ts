@@ -46,8 +46,7 @@ export class Connection {
     const cancel = () => this.#send({ cancel: id });
     return new Promise<ReturnType<Methods[M]>>((resolve, reject) => {
       this.#pending.set(id, { resolve: value => resolve(value as ReturnType<Methods[M]>), reject, onEvent });
-      this.#send({ call: id, method, args } as Call, transfer);
-      if (signal?.aborted) cancel();
+      this.#send({ call: id, method, args, stopped: signal?.aborted ?? false } as Call, transfer);
       signal?.addEventListener('abort', cancel);
     }).finally(() => signal?.removeEventListener('abort', cancel));
   }

@@ -79,8 +79,8 @@ export type CallEvent =
   | { kind: 'prompt'; read: number; of: number }
   | { kind: 'text'; text: string };
 
-/** One call, its arguments typed by its method. */
-export type Call = { [M in Method]: { call: number; method: M; args: Parameters<Methods[M]> } }[Method];
+/** One call, its arguments typed by its method. `stopped`: it was cancelled before it was made. */
+export type Call = { [M in Method]: { call: number; method: M; args: Parameters<Methods[M]>; stopped: boolean } }[Method];
 
 export type ToWorker = Call | { cancel: number };
 

@@ -28,6 +28,7 @@ scope.onmessage = ({ data }: MessageEvent<ToWorker>) => {
 async function answer(call: Call): Promise<void> {
   const { call: id } = call;
   const stop = new Stop();
+  if (call.stopped) stop.stop();
   calls.set(id, stop);
   try {
     const context: Context = { stop, tell: what => post({ event: id, what }) };

@@ -36,8 +36,9 @@ export class Download implements ByteSource {
   #validators: Validators;
   #waiting: { end: number; resolve: () => void; reject: (error: SelkieError) => void }[] = [];
   #failed: SelkieError | null = null;
-  /** Whether bytes were handed out that the rest has to fit. */
-  #given = false;
+  /** Resolves when it is clear which file comes: what follows has to fit that. */
+  #begun: Promise<void>;
+  #begin: (() => void) | null = null;
   #saved = { at: 0, time: 0 };
 
   private constructor(sink: Sink, hash: IHasher, options: DownloadOptions, opened: Opened) {
@@ -51,18 +52,23 @@ export class Download implements ByteSource {
     this.#saved = { at: sink.have, time: performance.now() };
     if (this.#size !== null) options.meter.expect(name, this.#size);
     options.meter.have(name, sink.have);
+    this.#begun = new Promise(resolve => { this.#begin = resolve; });
     this.done = this.#run(opened);
     // Readers are told by `read`.
     this.done.catch(() => undefined);
   }
 
-  /** Goes on into `sink` from where it ends. Gives what has a size: where the server tells none, all has come by then. */
+  /**
+   * Goes on into `sink` from where it ends. Gives what is the same file as before, or else a new one from its beginning, and has a
+   * size: where the server tells none, all has come by then.
+   */
   static async start(sink: Sink, opened: Opened, options: DownloadOptions): Promise<Download> {
     const hash = await createSHA256();
     hash.init();
     if (sink.have > 0 && options.part?.hashed) hash.load(fromHex(options.part.hashed));
     else sink.clear();
     const download = new Download(sink, hash, options, opened);
+    await Promise.race([download.#begun, download.done]);
     if (download.#size === null) await download.done;
     return download;
   }
@@ -78,7 +84,6 @@ export class Download implements ByteSource {
 
   async read(start: number, end: number): Promise<Uint8Array> {
     if (end > this.size) throw new SelkieError('file', `${this.name} ends after ${this.size} bytes, but ${start}..${end} are needed`);
-    this.#given = true;
     if (end > this.#sink.have) {
       if (this.#failed) throw this.#failed;
       await new Promise<void>((resolve, reject) => this.#waiting.push({ end, resolve, reject }));
@@ -163,6 +168,7 @@ export class Download implements ByteSource {
     this.#hash.update(fresh);
     if (before < ENOUGH && this.#sink.have >= ENOUGH) checkKind(name, await this.#sink.read(0, ENOUGH), html);
     meter.have(name, this.#sink.have);
+    if (this.#sink.have >= ENOUGH) this.#begins();
     this.#wake();
     const { at: saved, time } = this.#saved;
     if (this.#sink.have - saved >= SAVE_BYTES || performance.now() - time >= SAVE_TIME) await this.#save(null);
@@ -173,13 +179,18 @@ export class Download implements ByteSource {
     return `${bytes(this.#sink.have)} of ${bytes(this.size)}`;
   }
 
-  /** The file on the server is another one now: from the beginning, unless somebody has seen the old one. */
+  #begins(): void {
+    this.#begin?.();
+    this.#begin = null;
+  }
+
+  /** The file on the server is another one now: from the beginning, unless somebody may have seen the old one. */
   #startOver(): void {
     this.#sink.clear();
     this.#hash.init();
     this.#size = null;
     this.#validators = { etag: null, modified: null };
-    if (this.#given) throw new SelkieError('file', `${this.name} changed on the server while it was being loaded: load it again`);
+    if (this.#begin === null) throw new SelkieError('file', `${this.name} changed on the server while it was being loaded: load it again`);
   }
 
   #wake(): void {
@@ -224,7 +235,7 @@ function same(a: Uint8Array, b: Uint8Array): boolean {
 }
 
 async function inTime<T>(answer: Promise<T>, name: string): Promise<T> {
-  let timer = 0;
+  let timer: ReturnType<typeof setTimeout> | undefined;
   const late = new Promise<never>((_, reject) => {
     timer = setTimeout(() => reject(new Interrupted(`${name}: nothing came for ${STALLED / 1000} seconds`)), STALLED);
   });

@@ -31,7 +31,9 @@ export interface Opened {
 
 /** Asks for the bytes of `url` from `from` on, or those up to `end`. */
 export async function openAt(url: string, from: number, end: number | null, signal: AbortSignal): Promise<Opened> {
-  const response = await ask(url, { headers: { Range: `bytes=${from}-${end === null ? '' : end - 1}` }, signal });
+  // The browser's cache would keep gigabytes a second time.
+  const asked = { Range: `bytes=${from}-${end === null ? '' : end - 1}` };
+  const response = await ask(url, { headers: asked, signal, cache: 'no-store' });
   const { headers, status } = response;
   const length = /^\d+$/.test(headers.get('content-length') ?? '') ? Number(headers.get('content-length')) : null;
   // A server of another origin may show no Content-Range; then it sent what was asked for.

@@ -15,6 +15,7 @@ export class Meter {
   #last = -Infinity;
   #stage: Progress['stage'] | null = null;
   #stored = true;
+  #timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(report: (progress: Progress) => void) {
     this.#report = report;
@@ -46,6 +47,11 @@ export class Meter {
     this.#tell({ stage, loaded, total, file, stored: this.#stored });
   }
 
+  /** Nothing more is told. */
+  end(): void {
+    clearTimeout(this.#timer);
+  }
+
   ready(file: string): void {
     const { total } = this.#sum();
     this.#tell({ stage: 'ready', loaded: total, total, file, stored: this.#stored });
@@ -63,8 +69,13 @@ export class Meter {
       this.#last = -Infinity;
       this.#stage = figures.stage;
     }
-    const done = figures.loaded >= figures.total;
-    if (now - this.#last < PERIOD && !done) return;
+    clearTimeout(this.#timer);
+    const wait = figures.loaded >= figures.total ? 0 : this.#last + PERIOD - now;
+    if (wait > 0) {
+      // Where nothing more comes, this is what there is to tell.
+      this.#timer = setTimeout(() => this.#tell(figures), wait);
+      return;
+    }
     this.#last = now;
     this.#samples.push({ time: now, bytes: figures.loaded });
     while (this.#samples.length > 2 && now - (this.#samples[0]?.time ?? now) > WINDOW) this.#samples.shift();

@@ -20,7 +20,7 @@ export class Turn {
   #release: () => void;
   #channel = new BroadcastChannel(CHANNEL);
   #lock: string;
-  #timer = 0;
+  #timer: ReturnType<typeof setInterval> | undefined;
 
   private constructor(lock: string, release: () => void) {
     this.#lock = lock;
@@ -35,7 +35,7 @@ export class Turn {
 
   /** Tells the other tabs, from time to time, what `state` says. */
   tell(file: string, state: () => { have: number; size: number }): void {
-    this.#timer = setInterval(() => this.#channel.postMessage({ lock: this.#lock, file, ...state() } satisfies Told), PERIOD) as unknown as number;
+    this.#timer = setInterval(() => this.#channel.postMessage({ lock: this.#lock, file, ...state() } satisfies Told), PERIOD);
   }
 
   end(): void {

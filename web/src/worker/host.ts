@@ -14,6 +14,9 @@ export interface Context {
   tell(event: CallEvent): void;
 }
 
+/** What comes of a text that was cancelled before its turn. */
+const nothing: WasmGenerated = { text: '', ids: [], finish: 'cancelled', promptTokens: 0, promptSeconds: 0, decodedTokens: 0, decodeSeconds: 0 };
+
 /** Every method of the protocol, with its call. */
 type Served = { [M in keyof Methods]: (call: Context, ...args: Parameters<Methods[M]>) => ReturnType<Methods[M]> | Promise<ReturnType<Methods[M]>> };
 
@@ -38,6 +41,7 @@ export class Host implements Served {
       return info;
     } catch (error) {
       const failure = asSelkieError(error);
+      meter.end();
       await opened.close(failure);
       throw failure;
     }
@@ -65,7 +69,7 @@ export class Host implements Served {
     const ids = promptIds(model, prompt);
     const settings = { ...options, maxTokens: maxTokens ?? Math.max(0, session.capacity() - ids.length) };
     const held = session.length();
-    const result = JSON.parse(await model.generate(session, ids, JSON.stringify(settings), (kind, value, of = 0) => {
+    const result = call.stop.stopped ? nothing : JSON.parse(await model.generate(session, ids, JSON.stringify(settings), (kind, value, of = 0) => {
       if (kind === 'text') call.tell({ kind, text: String(value) });
       else call.tell({ kind, read: Number(value), of });
       return !call.stop.stopped;

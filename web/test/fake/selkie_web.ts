@@ -10,6 +10,9 @@ import { reply } from './reply';
 
 const pause = (milliseconds = 0) => new Promise(resolve => setTimeout(resolve, milliseconds));
 
+/** Tells tests what was read, and of what. */
+const told = new BroadcastChannel('selkie-fake');
+
 /** Bytes of one read. */
 const STEP = 1 << 20;
 
@@ -55,6 +58,8 @@ class Model {
 
   static async load(files: WasmFiles, options: string, hooks: WasmHooks): Promise<Model> {
     const total = files.weights.reduce((sum, { size }) => sum + size, 0);
+    const { context = 4096, memory = Infinity, device } = JSON.parse(options) as WasmOptions;
+    if (total > memory) throw new SelkieError('out-of-memory', `the model takes ${total} bytes, of ${memory}`);
     let done = 0;
     const all = new Uint8Array(total);
     for (const source of files.weights) {
@@ -65,17 +70,25 @@ class Model {
         all.set(bytes, done);
         done += bytes.length;
         hooks.progress('load', done, total);
+        told.postMessage({ read: done });
       }
     }
-    const { context = 4096, memory = Infinity, device } = JSON.parse(options) as WasmOptions;
-    if (total > memory) throw new SelkieError('out-of-memory', `the model takes ${total} bytes, of ${memory}`);
     for (let i = 1; i <= 20; i++) {
       await pause(10);
       if (hooks.stopped()) throw new SelkieError('aborted', 'cancelled');
       hooks.progress('compile', i, 20);
     }
+    if (device === 'webgpu' && !await gpuDevice()) throw new SelkieError('no-gpu', 'no WebGPU here');
     const hybrid = kindOf(all.subarray(0, 16)) === 'mbjs';
-    return new Model(describe(files.name, (await sha256(all)).slice(0, 32), device, total, context, hybrid));
+    const info = describe(files.name, (await sha256(all)).slice(0, 32), device, total, context, hybrid);
+    return new Model(Object.assign(info, { received: Model.#received(files) }));
+  }
+
+  /** What came beside the weights. */
+  static #received(files: WasmFiles): Record<string, string> {
+    const { name: _, weights, ...others } = files;
+    const texts = Object.entries(others).map(([role, bytes]) => [role, new TextDecoder().decode(bytes)] as const);
+    return { ...Object.fromEntries(texts), weights: weights.map(({ name }) => name).join(' ') };
   }
 
   static async create(_config: string, options: string, hooks: WasmHooks): Promise<Model> {
@@ -205,6 +218,12 @@ class Model {
   }
 }
 
+/** A device that is asked for as wgpu does: without features that it does not know. */
+async function gpuDevice(): Promise<GPUDevice | null> {
+  const adapter = await navigator.gpu?.requestAdapter();
+  return await adapter?.requestDevice({ requiredLimits: { maxBindGroups: 4 } }) ?? null;
+}
+
 function describe(name: string, id: string, device: string, bytes: number, context: number, hybrid: boolean): ModelInfo {
   return {
     name, id, architecture: hybrid ? 'hybrid' : 'llama', backend: device === 'webgpu' ? 'webgpu' : 'cpu', device: 'no engine', hybrid,
@@ -219,6 +238,14 @@ export default async function init(): Promise<void> {
 
 export async function deviceReport(measure: boolean): Promise<string> {
   await pause(measure ? 300 : 0);
+  const device = await gpuDevice();
+  if (device) {
+    // As wgpu would get it: what it did not ask for is there all the same.
+    const { limits, features } = device;
+    const adapter = { name: 'a real one', software: true, features: [...features], limits: { maxBufferSize: limits.maxBufferSize }, readBandwidth: null };
+    device.destroy();
+    return JSON.stringify({ adapter });
+  }
   return JSON.stringify({
     adapter: {
       name: 'no engine', software: true, features: ['shader-f16', 'subgroups'], limits: { maxBufferSize: 1 << 30 },

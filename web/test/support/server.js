@@ -25,8 +25,10 @@ const types = { '.html': 'text/html', '.js': 'text/javascript', '.wasm': 'applic
  * @property {boolean} [noLength] does not say how much comes
  */
 
-/** Serves the built package under /web/, an empty page, and `files`. */
+/** Serves the package's folders under /web/, an empty page, and `files`. */
 export class Server {
+  /** Code by name: under /with/NAME/ the same lies as under /web/, but its worker.js begins with that code. */
+  prologues = new Map();
   /** @type {Map<string, Served>} */
   files = new Map();
   /** Requests for `files`, as `{ path, method, range }`. */
@@ -62,7 +64,10 @@ export class Server {
     if (pathname === '/') {
       response.writeHead(200, { 'content-type': 'text/html' }).end('<!doctype html><meta charset=utf-8><title>test</title>');
     } else if (pathname.startsWith('/web/')) {
-      this.#own(join(web, pathname.slice('/web/'.length)), response);
+      this.#own(join(web, pathname.slice('/web/'.length)), '', response);
+    } else if (pathname.startsWith('/with/')) {
+      const [, , name, ...rest] = pathname.split('/');
+      this.#own(join(web, ...rest), rest.at(-1) === 'worker.js' ? `${this.prologues.get(name)}\n` : '', response);
     } else if (this.files.has(pathname)) {
       this.requests.push({ path: pathname, method: request.method, range: request.headers.range });
       await this.#send(this.files.get(pathname), request, response);
@@ -72,10 +77,10 @@ export class Server {
     }
   }
 
-  #own(file, response) {
+  #own(file, prologue, response) {
     let data;
     try {
-      data = readFileSync(file);
+      data = Buffer.concat([Buffer.from(prologue), readFileSync(file)]);
     } catch {
       response.writeHead(404).end();
       return;
@@ -114,13 +119,14 @@ export class Server {
 
   /** @param {Served} served */
   async #body(served, data, response) {
+    const { cut } = served;
     const closed = once(response, 'close');
     const step = served.rate ? Math.max(1, Math.ceil(served.rate / 50)) : 64 << 10;
     for (let at = 0; at < data.length; at += step) {
       if (response.destroyed) return;
       const end = Math.min(at + step, data.length);
-      if (served.cut !== undefined && end > served.cut) {
-        response.write(data.subarray(at, Math.max(at, served.cut)), () => response.destroy());
+      if (cut !== undefined && end > cut) {
+        response.write(data.subarray(at, Math.max(at, cut)), () => response.socket?.destroySoon());
         return;
       }
       while (served.hang !== undefined && end > served.hang && !response.destroyed) await pause(20);
