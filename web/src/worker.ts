@@ -57,6 +57,8 @@ function buffersOf(value: unknown): Transferable[] {
 
 askForSubgroups(device => {
   void device.lost.then(({ message, reason }) => {
+    // A device that was only looked at, or that the model does not run on.
+    if (host.backend === 'cpu' || (host.backend === null && reason === 'destroyed')) return;
     lose(new SelkieError('device-lost', `the GPU's device is gone (${reason}): ${message || 'the browser does not say why'}`));
   });
 });

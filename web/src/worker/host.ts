@@ -25,6 +25,11 @@ export class Host implements Served {
   #module: Promise<WasmModule> | null = null;
   #loaded: { model: WasmModel; info: ModelInfo; states: States } | null = null;
 
+  /** What the model runs on; `null` where there is none yet. */
+  get backend(): ModelInfo['backend'] | null {
+    return this.#loaded?.info.backend ?? null;
+  }
+
   async load(call: Context, source: SentSource, { keep, ...options }: SentOptions): Promise<ModelInfo> {
     const { signal } = call.stop;
     const meter = new Meter(progress => call.tell({ kind: 'progress', progress }));
