@@ -23,7 +23,7 @@ export class Completions {
     if ((request.n ?? 1) !== 1) throw new SelkieError('unsupported', `n is ${request.n}: only one answer at a time is given`);
     const text = this.#chat(request.messages, options(request));
     const head = {
-      id: `chatcmpl-${crypto.getRandomValues(new Uint32Array(3)).reduce((id, part) => id + part.toString(16).padStart(8, '0'), '')}`,
+      id: `chatcmpl-${Array.from(crypto.getRandomValues(new Uint8Array(12)), hex).join('')}`,
       created: Math.floor(Date.now() / 1000),
       model: request.model ?? this.#info.name,
     };
@@ -60,6 +60,10 @@ async function* chunks(
   if (withUsage) yield { ...head, object: 'chat.completion.chunk', choices: [], usage: usage(result) };
 }
 
+function hex(byte: number): string {
+  return byte.toString(16).padStart(2, '0');
+}
+
 function reason({ finish }: Result): FinishReason {
   return finish === 'cancelled' ? null : finish;
 }
@@ -89,5 +93,6 @@ function options(request: ChatRequest): GenerateOptions {
     logitBias: request.logit_bias,
     signal: request.signal,
   };
-  return Object.fromEntries(Object.entries(pairs).filter(([, value]) => value !== null && value !== undefined)) as GenerateOptions;
+  const given = Object.entries(pairs).filter(([, value]) => value !== null && value !== undefined);
+  return Object.fromEntries(given) as GenerateOptions;
 }

@@ -36,8 +36,8 @@ const named: Record<string, ErrorCode> = {
 function codeOf(error: unknown): ErrorCode {
   if (typeof error !== 'object' || error === null) return 'internal';
   if ('code' in error && typeof error.code === 'string' && error.code in codes) return error.code as ErrorCode;
-  if ('name' in error && typeof error.name === 'string' && Object.hasOwn(named, error.name)) return named[error.name] ?? 'internal';
-  return 'internal';
+  const name = 'name' in error ? String(error.name) : '';
+  return (Object.hasOwn(named, name) ? named[name] : undefined) ?? 'internal';
 }
 
 /** Any thrown value as a `SelkieError`. */

@@ -42,7 +42,9 @@ async function describe(folder: FileSystemDirectoryHandle): Promise<StoredModel 
   const manifest = await readJson<Manifest>(folder, MANIFEST);
   if (!manifest) return null;
   const { name, url, used } = manifest;
-  const parts = await Promise.all(manifest.files.map(async ({ role, file }) => ({ role, part: await readJson<Part>(folder, partName(file)) })));
+  const parts = await Promise.all(manifest.files.map(async ({ role, file }) => {
+    return { role, part: await readJson<Part>(folder, partName(file)) };
+  }));
   const sum = (of: (part: Part) => number) => parts.reduce((total, { part }) => total + (part ? of(part) : 0), 0);
   const hashes = parts.filter(({ role }) => role === 'weights').map(({ part }) => part?.sha256 ?? null);
   return {

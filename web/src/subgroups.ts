@@ -14,7 +14,7 @@ export function askForSubgroups(onDevice: OnDevice): void {
   // No WebGPU here; the CPU does the work.
   if (typeof GPUAdapter === 'undefined') return;
   const request = GPUAdapter.prototype.requestDevice;
-  GPUAdapter.prototype.requestDevice = async function (this: GPUAdapter, descriptor: GPUDeviceDescriptor = {}): Promise<GPUDevice> {
+  GPUAdapter.prototype.requestDevice = async function (this: GPUAdapter, descriptor = {}): Promise<GPUDevice> {
     const device = await request.call(this, extended(this, descriptor));
     onDevice(device);
     return device;

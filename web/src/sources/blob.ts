@@ -1,5 +1,6 @@
 import { SelkieError } from '../errors';
 import type { ByteSource } from '../wasm';
+import { checkEnd } from './magic';
 
 /** A file of the visitor's disk, or bytes that the page made. */
 export class BlobSource implements ByteSource {
@@ -14,7 +15,7 @@ export class BlobSource implements ByteSource {
   }
 
   async read(start: number, end: number): Promise<Uint8Array> {
-    if (end > this.size) throw new SelkieError('file', `${this.name} ends after ${this.size} bytes, but ${start}..${end} are needed`);
+    checkEnd(this.name, this.size, start, end);
     try {
       return new Uint8Array(await this.#blob.slice(start, end).arrayBuffer());
     } catch (error) {

@@ -1,9 +1,9 @@
 import { createSHA256, type IHasher } from 'hash-wasm';
 import { SelkieError, aborted, asSelkieError, bytes } from '../errors';
 import type { ByteSource } from '../wasm';
-import { Beyond, Interrupted, type Opened, Tries, type Validators, openAt } from './http';
+import { Beyond, Interrupted, type Opened, Tries, type Validators, changed, openAt } from './http';
 import type { Part } from './layout';
-import { ENOUGH, checkKind } from './magic';
+import { ENOUGH, checkEnd, checkKind } from './magic';
 import type { Meter } from './meter';
 import type { Sink } from './sink';
 
@@ -24,6 +24,13 @@ export interface DownloadOptions {
   signal: AbortSignal;
 }
 
+/** A read that goes beyond what has come. */
+interface Waiting {
+  end: number;
+  resolve(): void;
+  reject(error: SelkieError): void;
+}
+
 /** A file on its way into a sink. Ranges that have arrived can be read; reads beyond wait. */
 export class Download implements ByteSource {
   readonly name: string;
@@ -34,7 +41,7 @@ export class Download implements ByteSource {
   #hash: IHasher;
   #size: number | null;
   #validators: Validators;
-  #waiting: { end: number; resolve: () => void; reject: (error: SelkieError) => void }[] = [];
+  #waiting: Waiting[] = [];
   #failed: SelkieError | null = null;
   /** Resolves when it is clear which file comes: what follows has to fit that. */
   #begun: Promise<void>;
@@ -59,8 +66,8 @@ export class Download implements ByteSource {
   }
 
   /**
-   * Goes on into `sink` from where it ends. Gives what is the same file as before, or else a new one from its beginning, and has a
-   * size: where the server tells none, all has come by then.
+   * Goes on into `sink` from where it ends. Gives what is the same file as before, or else a new one from its
+   * beginning, and has a size: where the server tells none, all has come by then.
    */
   static async start(sink: Sink, opened: Opened, options: DownloadOptions): Promise<Download> {
     const hash = await createSHA256();
@@ -83,7 +90,7 @@ export class Download implements ByteSource {
   }
 
   async read(start: number, end: number): Promise<Uint8Array> {
-    if (end > this.size) throw new SelkieError('file', `${this.name} ends after ${this.size} bytes, but ${start}..${end} are needed`);
+    checkEnd(this.name, this.size, start, end);
     if (end > this.#sink.have) {
       if (this.#failed) throw this.#failed;
       await new Promise<void>((resolve, reject) => this.#waiting.push({ end, resolve, reject }));
@@ -149,8 +156,8 @@ export class Download implements ByteSource {
     } finally {
       if (!complete) reader.cancel().catch(() => undefined);
     }
-    if (this.#size !== null && this.#sink.have < this.#size) throw new Interrupted(`${name}: the connection ended after ${this.#progress()}`);
-    return true;
+    if (this.#size === null || this.#sink.have >= this.#size) return true;
+    throw new Interrupted(`${name}: the connection ended after ${this.#progress()}`);
   }
 
   /** Takes bytes of the file from `at` on; what is there already is compared. */
@@ -190,7 +197,7 @@ export class Download implements ByteSource {
     this.#hash.init();
     this.#size = null;
     this.#validators = { etag: null, modified: null };
-    if (this.#begin === null) throw new SelkieError('file', `${this.name} changed on the server while it was being loaded: load it again`);
+    if (this.#begin === null) throw changed(this.name);
   }
 
   #wake(): void {
@@ -219,8 +226,8 @@ export class Download implements ByteSource {
   async #fail(error: SelkieError): Promise<void> {
     // The beginning of something else is not worth keeping.
     if (error.code === 'file') this.#sink.clear();
-    const full = error.code === 'storage';
-    const failure = full ? new SelkieError('storage', `${this.name}: no room for more after ${this.#progress()}: ${error.message}`) : error;
+    const full = () => `${this.name}: no room for more after ${this.#progress()}: ${error.message}`;
+    const failure = error.code === 'storage' ? new SelkieError('storage', full()) : error;
     this.#failed = failure;
     // A disk that is full may not even take this; what was saved before counts then.
     await this.#save(null).catch(() => undefined);

@@ -28,15 +28,13 @@ export async function writeFile(folder: FileSystemDirectoryHandle, name: string,
 export async function checkRoom(name: string, needed: number): Promise<void> {
   const { quota, usage = 0 } = await navigator.storage.estimate();
   if (quota === undefined || needed <= quota - usage) return;
-  throw new SelkieError('storage', `${name} needs ${bytes(needed)} of the browser's storage, of which ${bytes(Math.max(quota - usage, 0))} `
-    + `are left (${bytes(usage)} of ${bytes(quota)} are used): delete stored models, or load it with keep: false`);
+  const left = bytes(Math.max(quota - usage, 0));
+  throw new SelkieError('storage', `${name} needs ${bytes(needed)} of the browser's storage, of which ${left} are left `
+    + `(${bytes(usage)} of ${bytes(quota)} are used): delete stored models, or load it with keep: false`);
 }
 
 /** Holds a lock until the function that it gives is called. */
-export function hold(name: string, options: { mode?: LockMode; ifAvailable?: boolean; signal?: AbortSignal }): Promise<(() => void) | null> {
-  // The browser takes one or the other.
-  const { signal, ...others } = options;
-  const request: LockOptions = others.ifAvailable || !signal ? others : { ...others, signal };
+export function hold(name: string, request: LockOptions): Promise<(() => void) | null> {
   return new Promise((resolve, reject) => {
     navigator.locks.request(name, request, lock => {
       if (!lock) return resolve(null);

@@ -64,7 +64,7 @@ export async function fetchSmall(url: string, signal: AbortSignal): Promise<Uint
       return html ? null : bytes;
     } catch (error) {
       if (error instanceof SelkieError && error.code === 'not-found') return null;
-      await tries.again(signal.aborted || error instanceof SelkieError ? error : new Interrupted(`${url}: ${String(error)}`), false);
+      await tries.again(error instanceof SelkieError ? error : new Interrupted(`${url}: ${String(error)}`), false);
     }
   }
 }
@@ -99,6 +99,11 @@ async function ask(url: string, init: RequestInit & { signal: AbortSignal }): Pr
     throw new Interrupted(message, 1000 * (Number(response.headers.get('retry-after')) || 0));
   }
   throw new SelkieError('network', message);
+}
+
+/** Two answers about a file do not fit each other. */
+export function changed(name: string): SelkieError {
+  return new SelkieError('file', `${name} changed on the server while it was being loaded: load it again`);
 }
 
 /** The range lies behind the end of the file: it is shorter than it was. */

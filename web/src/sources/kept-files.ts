@@ -57,7 +57,9 @@ export class KeptFiles {
     const bytes = await fetchSmall(String(from), this.#signal);
     if (bytes) {
       await writeFile(this.#kept.folder, name, bytes);
-      const part: Part = { size: bytes.length, have: bytes.length, etag: null, modified: null, sha256: await sha256(bytes), hashed: null };
+      const { length } = bytes;
+      const hash = await sha256(bytes);
+      const part: Part = { size: length, have: length, etag: null, modified: null, sha256: hash, hashed: null };
       await writeJson(this.#kept.folder, partName(name), part);
     } else if (optional) {
       entry.absent = true;

@@ -5,6 +5,12 @@ export const ENOUGH = 16;
 
 export type Kind = 'gguf' | 'safetensors' | 'mbjs';
 
+/** Refuses ranges that go beyond the end. */
+export function checkEnd(name: string, size: number, start: number, end: number): void {
+  if (end <= size) return;
+  throw new SelkieError('file', `${name} ends after ${size} bytes, but ${start}..${end} are needed`);
+}
+
 /** What a file is by its beginning. */
 export function kindOf(start: Uint8Array): Kind | null {
   const magic = text(start.subarray(0, 4));

@@ -45,7 +45,8 @@ async function find(source: SentSource, keep: boolean, signal: AbortSignal): Pro
   const url = source.kind === 'url' ? source.url : null;
   const known = keep && url !== null ? await findKept(url) : null;
   if (known) return stored(known);
-  const plan = source.kind === 'parts' ? planParts(source.parts) : await planUrl(source.url, address => fetchSmall(address, signal));
+  const fetchIndex = (address: string) => fetchSmall(address, signal);
+  const plan = source.kind === 'parts' ? planParts(source.parts) : await planUrl(source.url, fetchIndex);
   if (!keep || plan.url === null || !/^https?:/.test(plan.url)) return { plan, kept: null };
   const kept = source.kind === 'parts' ? await findKept(plan.url) : null;
   if (kept) return stored(kept);
@@ -61,7 +62,8 @@ async function find(source: SentSource, keep: boolean, signal: AbortSignal): Pro
 
 function stored(kept: Kept): { plan: Plan; kept: Kept } {
   const { name, url, files } = kept.manifest;
-  return { plan: { name, url, files: files.map(({ role, file, url: from, optional }) => ({ role, name: file, from, optional })) }, kept };
+  const planned = files.map(({ role, file, url: from, optional }) => ({ role, name: file, from, optional }));
+  return { plan: { name, url, files: planned }, kept };
 }
 
 /** With these, going on with a download later would bring nothing. */

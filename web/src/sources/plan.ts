@@ -37,7 +37,8 @@ export async function planUrl(url: string, fetchIndex: (url: string) => Promise<
   if (name.endsWith(INDEX)) {
     const index = await fetchIndex(url);
     if (!index) throw new SelkieError('not-found', `${url}: there is no such file`);
-    return { name: modelName(url), url, files: [...shards(name, index).map(shard => file('weights', shard, false)), file('index', name, false), ...others] };
+    const weights = shards(name, index).map(shard => file('weights', shard, false));
+    return { name: modelName(url), url, files: [...weights, file('index', name, false), ...others] };
   }
   const parts = siblings(name);
   const files = parts.map(part => file('weights', part, false));
@@ -62,13 +63,13 @@ export async function planFiles(blobs: Blob[]): Promise<Plan> {
   const [first] = weights;
   const names = blobs.map(blob => (blob instanceof File ? blob.name : 'a nameless one')).join(', ');
   if (!first) throw new SelkieError('file', `none of the files is a .gguf, .safetensors or .mbjs model: ${names}`);
-  for (const part of siblings(first.name)) {
-    if (!weights.some(({ name }) => name === part)) throw new SelkieError('file', `${part} is missing: ${first.name} is one part of several`);
-  }
+  const missing = siblings(first.name).find(part => !weights.some(({ name }) => name === part));
+  if (missing !== undefined) throw new SelkieError('file', `${missing} is missing: ${first.name} is one part of several`);
   const ofOne = SPLIT.exec(first.name)?.[1];
   const many = weights.length > 1 && weights.some(({ name }) => SPLIT.exec(name)?.[1] !== ofOne || ofOne === undefined);
-  const indexed = files.some(({ role }) => role === 'index');
-  if (many && !indexed) throw new SelkieError('argument', `these are several models, not one: ${weights.map(({ name }) => name).join(', ')}`);
+  if (many && !files.some(({ role }) => role === 'index')) {
+    throw new SelkieError('argument', `these are several models, not one: ${weights.map(({ name }) => name).join(', ')}`);
+  }
   // A configuration goes by any name where only one file can be meant.
   const config = files.some(({ role }) => role === 'config') ? [] : unknown.filter(({ name }) => name.endsWith('.json'));
   const others = files.filter(({ role }) => role !== 'weights');
@@ -80,7 +81,9 @@ export function planParts(parts: SentParts): Plan {
   const { name, weights, ...others } = parts;
   const planned = (role: Role, from: SentFile): PlannedFile => ({ role, name: nameOf(from), from, optional: false });
   const files = weights.map(from => planned('weights', from));
-  for (const [role, from] of Object.entries(others) as [Role, SentFile | undefined][]) if (from !== undefined) files.push(planned(role, from));
+  for (const [role, from] of Object.entries(others) as [Role, SentFile | undefined][]) {
+    if (from !== undefined) files.push(planned(role, from));
+  }
   const [first] = weights;
   const url = typeof first === 'string' && files.every(({ from }) => typeof from === 'string') ? first : null;
   return { name: name ?? (typeof first === 'string' ? modelName(first) : stem(files[0]?.name ?? 'model')), url, files };
@@ -147,6 +150,6 @@ function stem(name: string): string {
 function modelName(url: string): string {
   const own = stem(fileName(url));
   if (!/^(model|pytorch_model|weights)$/.test(own)) return own;
-  const folders = new URL(url).pathname.split('/').slice(0, -1).filter(part => !['', 'main', 'master', 'resolve', 'raw', 'blob'].includes(part));
-  return folders.at(-1) ?? own;
+  const nameless = ['', 'main', 'master', 'resolve', 'raw', 'blob'];
+  return new URL(url).pathname.split('/').slice(0, -1).filter(part => !nameless.includes(part)).at(-1) ?? own;
 }

@@ -1,6 +1,7 @@
 import { SelkieError } from '../errors';
 import type { ByteSource } from '../wasm';
-import { Beyond, Interrupted, Tries, type Validators, openAt } from './http';
+import { Beyond, Interrupted, Tries, type Validators, changed, openAt } from './http';
+import { checkEnd } from './magic';
 import type { Meter } from './meter';
 
 /** Bytes of a request: small ones would wait for the network more than they read. */
@@ -30,7 +31,7 @@ export class RangeSource implements ByteSource {
   }
 
   async read(start: number, end: number): Promise<Uint8Array> {
-    if (end > this.size) throw new SelkieError('file', `${this.name} ends after ${this.size} bytes, but ${start}..${end} are needed`);
+    checkEnd(this.name, this.size, start, end);
     const into = new Uint8Array(end - start);
     for (let at = start; at < end;) {
       const index = Math.floor(at / BLOCK);
@@ -68,10 +69,10 @@ export class RangeSource implements ByteSource {
       try {
         const { body, validators, ranges, total } = await openAt(this.#url, start, end, this.#signal);
         const { etag, modified } = this.#validators;
-        const changed = (total !== null && total !== this.size) || validators.etag !== etag || validators.modified !== modified;
-        if (changed || !ranges) {
+        const other = validators.etag !== etag || validators.modified !== modified;
+        if (other || !ranges || (total !== null && total !== this.size)) {
           void body.cancel();
-          throw new SelkieError('file', `${this.name} changed on the server while it was being loaded: load it again`);
+          throw changed(this.name);
         }
         const block = new Uint8Array(await new Response(body).arrayBuffer());
         if (block.length !== end - start) throw new Interrupted(`${this.name}: ${block.length} of ${end - start} bytes came`);
@@ -79,9 +80,9 @@ export class RangeSource implements ByteSource {
         this.#meter.have(this.name, this.#furthest);
         return block;
       } catch (error) {
-        if (error instanceof Beyond) throw new SelkieError('file', `${this.name} became shorter while it was being loaded: load it again`);
-        const broken = !(error instanceof SelkieError);
-        await tries.again(broken ? new Interrupted(`${this.name}: the connection broke (${String(error)})`) : error, false);
+        if (error instanceof Beyond) throw changed(this.name);
+        const broken = () => new Interrupted(`${this.name}: the connection broke (${String(error)})`);
+        await tries.again(error instanceof SelkieError ? error : broken(), false);
       }
     }
   }

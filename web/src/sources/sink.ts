@@ -56,7 +56,8 @@ export class MemorySink implements Sink {
     try {
       return new Uint8Array(size);
     } catch (error) {
-      throw new SelkieError('out-of-memory', `${this.#name}: the browser has no ${bytes(size)} of memory for it`, { cause: error });
+      const message = `${this.#name}: the browser has no ${bytes(size)} of memory for it`;
+      throw new SelkieError('out-of-memory', message, { cause: error });
     }
   }
 }
@@ -94,8 +95,8 @@ export class FileSink implements Sink {
     if (!this.#access) return readSlice(this.#handle, start, end);
     const into = new Uint8Array(end - start);
     const count = this.#access.read(into, { at: start });
-    if (count < into.length) throw new SelkieError('storage', `${this.#handle.name}: only ${count} of ${into.length} bytes could be read back`);
-    return into;
+    if (count === into.length) return into;
+    throw new SelkieError('storage', `${this.#handle.name}: only ${count} of ${into.length} bytes could be read back`);
   }
 
   clear(): void {

@@ -1,5 +1,5 @@
-import { SelkieError } from '../errors';
 import type { ByteSource } from '../wasm';
+import { checkEnd } from './magic';
 import { readSlice } from './sink';
 
 /** A file that the browser keeps, all of it. */
@@ -15,8 +15,7 @@ export class StoredFile implements ByteSource {
   }
 
   async read(start: number, end: number): Promise<Uint8Array> {
-    const bytes = await readSlice(this.#handle, start, end);
-    if (bytes.length < end - start) throw new SelkieError('file', `${this.name} ends after ${this.size} bytes, but ${start}..${end} are needed`);
-    return bytes;
+    checkEnd(this.name, this.size, start, end);
+    return readSlice(this.#handle, start, end);
   }
 }

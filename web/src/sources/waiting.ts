@@ -35,7 +35,8 @@ export class Turn {
 
   /** Tells the other tabs, from time to time, what `state` says. */
   tell(file: string, state: () => { have: number; size: number }): void {
-    this.#timer = setInterval(() => this.#channel.postMessage({ lock: this.#lock, file, ...state() } satisfies Told), PERIOD);
+    const tell = () => this.#channel.postMessage({ lock: this.#lock, file, ...state() } satisfies Told);
+    this.#timer = setInterval(tell, PERIOD);
   }
 
   end(): void {

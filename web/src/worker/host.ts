@@ -15,10 +15,13 @@ export interface Context {
 }
 
 /** What comes of a text that was cancelled before its turn. */
-const nothing: WasmGenerated = { text: '', ids: [], finish: 'cancelled', promptTokens: 0, promptSeconds: 0, decodedTokens: 0, decodeSeconds: 0 };
+const nothing: WasmGenerated = {
+  text: '', ids: [], finish: 'cancelled', promptTokens: 0, promptSeconds: 0, decodedTokens: 0, decodeSeconds: 0,
+};
 
 /** Every method of the protocol, with its call. */
-type Served = { [M in keyof Methods]: (call: Context, ...args: Parameters<Methods[M]>) => ReturnType<Methods[M]> | Promise<ReturnType<Methods[M]>> };
+type Served = { [M in keyof Methods]: Serve<Parameters<Methods[M]>, ReturnType<Methods[M]>> };
+type Serve<Args extends unknown[], Value> = (call: Context, ...args: Args) => Value | Promise<Value>;
 
 /** The model of this worker. */
 export class Host implements Served {
@@ -74,19 +77,20 @@ export class Host implements Served {
     const ids = promptIds(model, prompt);
     const settings = { ...options, maxTokens: maxTokens ?? Math.max(0, session.capacity() - ids.length) };
     const held = session.length();
-    const result = call.stop.stopped ? nothing : JSON.parse(await model.generate(session, ids, JSON.stringify(settings), (kind, value, of = 0) => {
+    const generate = () => model.generate(session, ids, JSON.stringify(settings), (kind, value, of = 0) => {
       if (kind === 'text') call.tell({ kind, text: String(value) });
       else call.tell({ kind, read: Number(value), of });
       return !call.stop.stopped;
-    })) as WasmGenerated;
+    });
+    const result = call.stop.stopped ? nothing : JSON.parse(await generate()) as WasmGenerated;
     const rate = (count: number, seconds: number) => (seconds > 0 ? count / seconds : 0);
     return {
       text: result.text,
       ids: Uint32Array.from(result.ids),
       finish: result.finish,
       promptTokens: ids.length,
-      // A prompt that was cut short has not been read, but was not held either.
-      cachedTokens: result.finish === 'cancelled' && result.ids.length === 0 ? Math.min(held, ids.length) : ids.length - result.promptTokens,
+      // Of a prompt that was cut short, what was not read was not held either.
+      cachedTokens: Math.min(held, ids.length - result.promptTokens),
       newTokens: result.ids.length,
       promptSeconds: result.promptSeconds,
       decodeSeconds: result.decodeSeconds,

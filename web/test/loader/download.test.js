@@ -69,9 +69,10 @@ test('a connection that breaks again and again does not stop it', async t => {
   const url = there.server.serve('/cut.gguf', data, { cut: 2_000_000 });
   const { value, message } = await page.evaluate(url => loadInfo(url), url);
   assert.equal(value?.id, idOf(data), message);
+  // What the browser held back when the connection broke is lost, so there may be more than three.
   const starts = there.server.starts('/cut.gguf');
-  assert.equal(starts.length, 3);
-  assert.ok(starts[1] > 1_500_000 && starts[2] > 3_000_000, String(starts));
+  assert.ok(starts.length >= 3 && starts.length < 10, String(starts));
+  assert.ok(starts.at(-1) >= 2_900_000, String(starts));
 });
 
 for (const keep of [true, false]) {
@@ -136,11 +137,13 @@ test('a tab that is closed in the middle leaves what the next one goes on with',
 
 test('without ranges, a cut download is compared with what is there and goes on', async t => {
   const page = await there.tab(await there.context(t));
-  const url = there.server.serve('/noranges.gguf', data, { noRanges: true, cut: 3_000_000 });
-  const loaded = page.evaluate(url => loadInfo(url), url);
-  while (there.server.starts('/noranges.gguf').length < 1) await page.evaluate(() => pause(10));
-  there.server.files.get('/noranges.gguf').cut = undefined;
-  const { value, message } = await loaded;
+  const url = there.server.serve('/noranges.gguf', data, { noRanges: true, hang: 3_000_000 });
+  await page.evaluate(url => new Promise(resolve => {
+    globalThis.info = loadInfo(url, { onProgress: ({ loaded }) => loaded > 2_000_000 && resolve() });
+  }), url);
+  there.server.files.get('/noranges.gguf').hang = undefined;
+  there.server.drop();
+  const { value, message } = await page.evaluate(() => info);
   assert.equal(value?.id, idOf(data), message);
   assert.equal(there.server.starts('/noranges.gguf').length, 2);
 });

@@ -46,6 +46,11 @@ export class Server {
     return new Promise(resolve => this.#server.close(resolve));
   }
 
+  /** Breaks all connections. */
+  drop() {
+    this.#server.closeAllConnections();
+  }
+
   /** Serves `data` at `path`; gives the address. */
   serve(path, data, how = {}) {
     this.files.set(path, { data, ...how });
