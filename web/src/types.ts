@@ -73,6 +73,8 @@ export interface ModelInfo {
   hasChatTemplate: boolean;
   hasTokenizer: boolean;
   recurrent: boolean;
+  /** Whether it is one of the first prototype's, so that `Selkie.load` gives a `Hybrid`. */
+  hybrid: boolean;
 }
 
 export interface Sampling {
@@ -146,6 +148,13 @@ export interface State {
 
 export interface Plane {
   layer: number;
+  name: string;
+  shape: number[];
+  values: Float32Array;
+}
+
+/** A hybrid's parameter. */
+export interface Parameter {
   name: string;
   shape: number[];
   values: Float32Array;

@@ -1,0 +1,63 @@
+// Debian's Chromium, driven by playwright-core.
+
+import assert from 'node:assert/strict';
+import { after, before } from 'node:test';
+import { chromium } from 'playwright-core';
+import { Server } from './server.js';
+
+const flags = [
+  '--no-sandbox', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync',
+];
+/** WebGPU in software, for machines without a GPU. */
+const gpu = ['--enable-unsafe-webgpu', '--use-webgpu-adapter=swiftshader'];
+
+/** A browser and a server for the tests of a file. `folder`: where the built package lies, below web/. */
+export function setup({ folder, webgpu = false }) {
+  const there = { server: null, browser: null, context, tab };
+  before(async () => {
+    there.server = await new Server().listen();
+    // Where Debian puts it; CHROMIUM names another.
+    const executablePath = process.env['CHROMIUM'] ?? '/usr/bin/chromium';
+    there.browser = await chromium.launch({ executablePath, headless: true, args: [...flags, ...(webgpu ? gpu : [])] });
+  });
+  after(async () => {
+    await there.browser?.close();
+    await there.server?.close();
+  });
+
+  /** A browser profile of its own, which forgets at the end of `t`. */
+  async function context(t) {
+    const context = await there.browser.newContext();
+    t.after(() => context.close());
+    return context;
+  }
+
+  /** A tab with the package in it, and with `outcome` for errors. `prologue`: code that its worker begins with. */
+  async function tab(context, { prologue } = {}) {
+    const { server } = there;
+    const page = await context.newPage();
+    const name = prologue === undefined ? null : `p${server.prologues.size}`;
+    if (name) server.prologues.set(name, prologue);
+    page.on('pageerror', error => assert.fail(error));
+    await page.goto(server.origin);
+    await page.evaluate(async path => {
+      Object.assign(globalThis, await import(path));
+      /** What became of a promise: `{ value }`, or the error's `{ code, message }`; and milliseconds. */
+      globalThis.outcome = async promise => {
+        const started = performance.now();
+        const result = await promise.then(value => ({ value }), error => ({ code: error.code ?? null, message: `${error.message}` }));
+        return { ...result, time: performance.now() - started };
+      };
+      globalThis.pause = milliseconds => new Promise(resolve => setTimeout(resolve, milliseconds));
+      /** Loads, and gives what the stand-in says of what it got. */
+      globalThis.loadInfo = (source, options) => outcome(Selkie.load(source, options).then(model => {
+        const { info } = model;
+        model.dispose();
+        return info;
+      }));
+    }, `/${name ? `with/${name}` : 'web'}/${folder}/index.js`);
+    return page;
+  }
+
+  return there;
+}
