@@ -21,6 +21,13 @@ export function askForSubgroups(onDevice: OnDevice): void {
   };
 }
 
+/** Whether devices come with subgroups, once `askForSubgroups` was called: the wasm module cannot see it. */
+export async function offersSubgroups(): Promise<boolean> {
+  if (typeof GPUAdapter === 'undefined') return false;
+  const adapter = await navigator.gpu.requestAdapter();
+  return adapter?.features.has('subgroups') ?? false;
+}
+
 function extended(adapter: GPUAdapter, descriptor: GPUDeviceDescriptor): GPUDeviceDescriptor {
   const wanted = new Set(descriptor.requiredFeatures);
   for (const feature of features) if (adapter.features.has(feature)) wanted.add(feature);

@@ -31,6 +31,10 @@ export interface WasmOptions {
   context?: number;
   memory?: number;
   exact?: boolean;
+  /** Whether devices come with subgroups. */
+  subgroups?: boolean;
+  /** Of a fresh hybrid, where its configuration has none. */
+  seed?: number;
 }
 
 /** JSON of `generate`. */
@@ -106,7 +110,7 @@ export interface WasmModel {
 export interface WasmModule {
   default(input?: unknown): Promise<unknown>;
   /** JSON of `DeviceReport` without what only the page knows. `measure`: bandwidth and dispatch cost, too. */
-  deviceReport(measure: boolean): Promise<string>;
+  deviceReport(measure: boolean, subgroups: boolean): Promise<string>;
   WasmModel: {
     load(files: WasmFiles, options: string, hooks: WasmHooks): Promise<WasmModel>;
     /** A hybrid with fresh weights, of its JSON configuration. */

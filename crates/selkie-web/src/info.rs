@@ -10,11 +10,11 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use crate::{error::Result, model::WasmModel};
 
 /// JSON of `ModelInfo`.
-pub async fn model_info(wasm: &mut WasmModel) -> Result<String> {
+pub fn model_info(wasm: &mut WasmModel) -> Result<String> {
     let fallback = wasm.fallback.clone();
     let context = wasm.load.context;
+    let id = wasm.id.clone();
     let model = wasm.model();
-    let id = model.id_async().await?.to_owned();
     let spec = model.spec();
     let plan = plan(spec);
     let made_for = spec.context.filter(|&context| context > 0 && spec.has_attention());

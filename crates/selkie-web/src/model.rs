@@ -20,6 +20,7 @@ pub struct WasmModel {
     pub(crate) kind: Kind,
     pub(crate) load: Load,
     pub(crate) fallback: Option<String>,
+    pub(crate) id: String,
     /// What the last state that was loaded had kept with it.
     text: Option<Value>,
 }
@@ -43,9 +44,10 @@ impl WasmModel {
         }
     }
 
-    fn of(kind: Kind, load: Load) -> Self {
+    async fn of(kind: Kind, load: Load) -> Result<Self> {
         let fallback = log::take_last();
-        let mut made = Self { kind, load, fallback, text: None };
+        let mut made = Self { kind, load, fallback, id: String::new(), text: None };
+        made.id = made.model().id_async().await?.to_owned();
         let on_cpu = made.model().backend() == "cpu";
         match made.load.device {
             Device::Auto if on_cpu => {
@@ -53,7 +55,7 @@ impl WasmModel {
             }
             _ => made.fallback = None,
         }
-        made
+        Ok(made)
     }
 }
 
@@ -73,7 +75,7 @@ impl WasmModel {
             true => Kind::Hybrid(Box::new(Hybrid::of(model, &unwatched(&options))?)),
             false => Kind::Model(Box::new(model)),
         };
-        Ok(Self::of(kind, load))
+        Self::of(kind, load).await
     }
 
     /// A hybrid with fresh weights.
@@ -85,12 +87,12 @@ impl WasmModel {
         let random = || (js_sys::Math::random() * f64::from(u32::MAX)) as u32;
         let seed = load.seed.or(config.seed()).unwrap_or_else(random);
         let hybrid = Hybrid::new_async(&config, Some(seed), &unwatched(&options)).await?;
-        Ok(Self::of(Kind::Hybrid(Box::new(hybrid)), load))
+        Self::of(Kind::Hybrid(Box::new(hybrid)), load).await
     }
 
     /// JSON of `ModelInfo`.
-    pub async fn info(&mut self) -> Result<String> {
-        info::model_info(self).await
+    pub fn info(&mut self) -> Result<String> {
+        info::model_info(self)
     }
 
     /// The ids of a text; `special`: with those with which the model wants a text to begin.

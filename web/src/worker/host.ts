@@ -3,6 +3,7 @@ import type { CallEvent, HybridSampling, Methods, Prompt, SentGenerate, SentOpti
 import { Meter } from '../sources/meter';
 import { openFiles } from '../sources/open';
 import type { Check, DeviceReport, MatrixInfo, ModelInfo, Parameter, Plane, Result } from '../types';
+import { offersSubgroups } from '../subgroups';
 import type { WasmGenerated, WasmModel, WasmModule, WasmOptions } from '../wasm';
 import { type Simd, simd, start } from './module';
 import type { Stop } from './queue';
@@ -42,7 +43,8 @@ export class Host implements Served {
     const opened = await openFiles(source, keep, meter, signal);
     try {
       const { WasmModel } = await started;
-      const model = await WasmModel.load(opened.files, JSON.stringify(options), hooks(call, meter, opened.files.name));
+      const settings = JSON.stringify({ ...options, subgroups: await offersSubgroups() });
+      const model = await WasmModel.load(opened.files, settings, hooks(call, meter, opened.files.name));
       const info = this.#keep(model, options);
       await opened.close(null);
       meter.ready(opened.files.name);
@@ -58,7 +60,8 @@ export class Host implements Served {
   async create(call: Context, config: string, { keep: _, ...options }: SentOptions): Promise<ModelInfo> {
     const meter = new Meter(progress => call.tell({ kind: 'progress', progress }));
     const { WasmModel } = await this.#start();
-    const model = await WasmModel.create(config, JSON.stringify(options), hooks(call, meter, 'hybrid'));
+    const settings = JSON.stringify({ ...options, subgroups: await offersSubgroups() });
+    const model = await WasmModel.create(config, settings, hooks(call, meter, 'hybrid'));
     const info = this.#keep(model, options);
     meter.ready(info.name);
     return info;
@@ -66,7 +69,7 @@ export class Host implements Served {
 
   async device(_: Context, measure: boolean): Promise<DeviceReport> {
     const module = await this.#start();
-    const report = JSON.parse(await module.deviceReport(measure)) as Pick<DeviceReport, 'adapter'>;
+    const report = JSON.parse(await module.deviceReport(measure, await offersSubgroups())) as Pick<DeviceReport, 'adapter'>;
     const kind: Simd = simd();
     return { ...report, cpu: { simd: kind }, userAgent: navigator.userAgent };
   }
