@@ -1,0 +1,122 @@
+import { announce, fill, h } from '../dom';
+import { confirm } from '../dialog';
+import { Selkie, type StoredModel } from '../engine';
+import { judge, machine } from '../fits';
+import { bytes, when } from '../format';
+import { icon } from '../icons';
+import { report } from '../notices';
+import { go } from '../router';
+import { open, phase } from '../session';
+import { Value } from '../value';
+import suggestions from '../../models.json';
+
+interface Entry {
+  title: string;
+  /** Small words beside the title. */
+  tags: string[];
+  text: string;
+  bytes: number;
+  stored: boolean;
+  source: string;
+  action: string;
+  remove?: () => Promise<void>;
+}
+
+export const stored = new Value<StoredModel[]>([]);
+
+export async function refreshStored(): Promise<void> {
+  try {
+    stored.set((await Selkie.store.list()).sort((a, b) => b.used - a.used));
+  } catch (error) {
+    report('The models that are kept here cannot be listed', error);
+  }
+}
+
+/** What lies in the browser. Empty where nothing does. */
+export function storedList(most = Infinity): HTMLElement {
+  return entries(
+    () => stored.get().slice(0, most).map(ofStored),
+    (draw) => void stored.watch(draw),
+  );
+}
+
+/** What a visitor may begin with; what is stored already is not said twice. */
+export function suggestedList(most = Infinity): HTMLElement {
+  return entries(
+    () => {
+      const here = new Set(stored.get().map((model) => model.url));
+      return suggestions.filter((model) => !here.has(model.url)).slice(0, most).map(ofSuggestion);
+    },
+    (draw) => void stored.watch(draw),
+  );
+}
+
+function ofStored(model: StoredModel): Entry {
+  const whole = model.have >= model.bytes;
+  return {
+    title: model.name,
+    tags: [whole ? 'on this device' : `${bytes(model.have)} of ${bytes(model.bytes)} are here`],
+    text: `Used ${when(model.used)}`,
+    bytes: model.bytes,
+    stored: true,
+    // A download that was cut goes on from its address.
+    source: whole || !model.url ? `stored:${model.name}` : model.url,
+    action: whole ? 'Open' : 'Go on',
+    remove: async () => {
+      if (!(await confirm('Delete this model?', `${model.name}, ${bytes(model.have)}. It can be fetched again.`, 'Delete'))) return;
+      await Selkie.store.delete(model.name);
+      announce(`${model.name} was deleted`);
+      await refreshStored();
+    },
+  };
+}
+
+function ofSuggestion(model: (typeof suggestions)[number]): Entry {
+  const { url, name, type, kind } = model;
+  return { title: name, tags: [type, kind], text: model.about, bytes: model.bytes, stored: false, source: url, action: 'Get' };
+}
+
+function entries(list: () => Entry[], watch: (draw: () => void) => void): HTMLElement {
+  const element = h('ul', { class: 'models' });
+  const draw = () => fill(element, ...list().map(row));
+  watch(draw);
+  machine.watch(draw);
+  phase.watch(({ kind }) => {
+    for (const button of element.querySelectorAll<HTMLButtonElement>('button.open')) button.disabled = kind === 'loading';
+  });
+  return element;
+}
+
+function row(entry: Entry): HTMLElement {
+  const verdict = judge(entry.bytes, machine.get(), entry.stored);
+  const fit = verdict && h('span', { class: `fit ${verdict.level}`, title: verdict.detail }, verdict.label);
+  return h(
+    'li',
+    { class: 'model', 'data-source': entry.source },
+    h(
+      'div',
+      { class: 'model-text' },
+      h('h3', {}, entry.title, ...entry.tags.map((tag) => h('span', { class: 'tag' }, tag))),
+      h('p', {}, entry.text, verdict && verdict.level !== 'fits' ? ` ${verdict.detail}` : null),
+    ),
+    h('div', { class: 'model-size' }, h('span', {}, bytes(entry.bytes)), fit),
+    h(
+      'div',
+      { class: 'model-actions' },
+      h(
+        'button',
+        {
+          type: 'button',
+          class: `button open${verdict?.level === 'no' ? '' : ' primary'}`,
+          'aria-label': `${entry.action} ${entry.title} ${entry.tags[0] ?? ''}`,
+          onclick: () => (go('chat'), void open(entry.source, entry.title)),
+        },
+        entry.stored ? null : icon('download', 17),
+        entry.action,
+      ),
+      entry.remove
+        ? h('button', { type: 'button', class: 'quiet', 'aria-label': `Delete ${entry.title}`, title: 'Delete', onclick: () => void entry.remove!() }, icon('trash'))
+        : null,
+    ),
+  );
+}

@@ -1,0 +1,74 @@
+import { fill, h, newId } from '../dom';
+import { icon } from '../icons';
+import { open } from '../session';
+import { go } from '../router';
+
+/** A file from this machine, or an address. */
+export function opener(): HTMLElement {
+  const id = newId();
+  const note = newId();
+  const address = h('input', {
+    id,
+    type: 'url',
+    class: 'field',
+    name: 'url',
+    placeholder: 'https://…/model.gguf',
+    autocomplete: 'off',
+    spellcheck: 'false',
+    'aria-describedby': note,
+  });
+  const error = h('p', { id: note, class: 'field-note' });
+  const form = h(
+    'form',
+    { class: 'opener-url', id: 'open-url', novalidate: true },
+    h('label', { for: id, class: 'label' }, 'Address of a model'),
+    h('div', { class: 'joined' }, address, h('button', { type: 'submit', class: 'button' }, 'Open')),
+    error,
+  );
+  form.addEventListener('submit', (event) => {
+    event.preventDefault();
+    const url = asUrl(address.value);
+    address.setAttribute('aria-invalid', String(!url));
+    fill(error, url ? '' : 'That is no address of a file: it begins with https://');
+    if (url) void openFrom(url);
+  });
+  return h('div', { class: 'opener' }, filePicker(), form);
+}
+
+/** A button in front of the browser's own file dialog. */
+export function filePicker(): HTMLElement {
+  const input = h('input', {
+    type: 'file',
+    id: 'open-files',
+    class: 'unseen',
+    multiple: true,
+    tabindex: -1,
+    'aria-label': 'Model files',
+    accept: '.gguf,.safetensors,.mbjs,.bin,.json,.jinja',
+    onchange: () => {
+      if (input.files && input.files.length > 0) void openFrom([...input.files]);
+      input.value = '';
+    },
+  });
+  return h(
+    'div',
+    { class: 'opener-file' },
+    h('button', { type: 'button', class: 'button', onclick: () => input.click() }, icon('file'), 'Open a file'),
+    input,
+    h('p', { class: 'field-note' }, 'A .gguf, or .safetensors or .mbjs with its config.json. Dropping it anywhere works, too.'),
+  );
+}
+
+async function openFrom(source: string | File[]): Promise<void> {
+  go('chat');
+  await open(source);
+}
+
+function asUrl(text: string): string | null {
+  try {
+    const url = new URL(text.trim(), location.href);
+    return /^https?:$/.test(url.protocol) && text.trim() !== '' ? url.href : null;
+  } catch {
+    return null;
+  }
+}
