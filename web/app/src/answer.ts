@@ -15,6 +15,8 @@ import { Value } from './value';
 export interface Running {
   conversation: Conversation;
   turn: Turn;
+  /** Positions that the conversation took before. */
+  before: number;
   /** Tokens of the prompt that are read, and of how many. */
   prompt: { read: number; of: number } | null;
   /** Pieces so far, and how many come in a second. */
@@ -55,7 +57,8 @@ async function answer(conversation: Conversation): Promise<void> {
   if (now.kind !== 'ready' || running.get()) return;
   const { model, wanted } = now;
   const turn: Turn = { role: 'assistant', content: '' };
-  const run: Running = { conversation, turn, prompt: null, pieces: 0, perSecond: 0, stop: new AbortController() };
+  const before = conversation.contextUsed ?? 0;
+  const run: Running = { conversation, turn, before, prompt: null, pieces: 0, perSecond: 0, stop: new AbortController() };
   const asked = [...conversation.turns];
   conversation.turns.push(turn);
   conversation.model = {
@@ -112,7 +115,6 @@ async function read(run: Running, model: Model, generation: Generation): Promise
     if (run.pieces === 0) began = now;
     run.pieces += 1;
     if (run.pieces > 1) run.perSecond = (1000 * (run.pieces - 1)) / Math.max(1, now - began);
-    run.prompt = null;
     run.turn.content += piece;
     running.set(run);
     sampleDuring(model, run.pieces);

@@ -13,11 +13,14 @@ import { open } from './session';
 import { applyTheme } from './theme';
 import { fillBar } from './views/bar';
 import { chatView } from './views/chat';
+import { conformanceView } from './views/conformance';
 import { startDrawer } from './views/drawer';
+import { labView } from './views/lab';
 import { refreshStored } from './views/model-list';
 import { modelsView } from './views/models';
 import { settingsView } from './views/settings';
 import { fillSidebar } from './views/sidebar';
+import { stateView } from './views/state';
 
 function start(): void {
   applyTheme();
@@ -28,6 +31,9 @@ function start(): void {
     { id: 'chat', title: 'Chat', make: chatView },
     { id: 'models', title: 'Models', make: modelsView },
     { id: 'settings', title: 'Settings', make: settingsView },
+    { id: 'conformance', title: 'Conformance', make: conformanceView },
+    { id: 'state', title: 'State', make: stateView },
+    { id: 'lab', title: 'Lab', make: labView },
   ]);
   byId('app').classList.add('ready');
   takeDrops();

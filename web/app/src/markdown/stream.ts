@@ -13,8 +13,8 @@ export class MarkdownStream {
   #open = 0;
   #settled = 0;
 
-  /** Shows a text; quick where it continues the one before. */
-  show(text: string): void {
+  /** Shows a text; quick where it continues the one before. `grows`: more of it may come. */
+  show(text: string, grows = false): void {
     if (!text.startsWith(this.#text)) {
       this.element.replaceChildren();
       this.#open = 0;
@@ -24,7 +24,10 @@ export class MarkdownStream {
     const tail = text.slice(this.#open);
     const placed = parseBlocks(tail);
     while (this.element.children.length > this.#settled) this.element.lastElementChild!.remove();
-    for (const { block } of placed) this.element.appendChild(renderBlock(block));
+    const last = placed[placed.length - 1]?.block;
+    // The first line of a table is none yet: it is not shown as a text with bars for a moment.
+    const undecided = grows && last?.kind === 'paragraph' && last.text.startsWith('|');
+    for (const { block } of undecided ? placed.slice(0, -1) : placed) this.element.appendChild(renderBlock(block));
     if (placed.length > 2) this.#settle(tail, placed.length - 2, placed[placed.length - 2]!.line);
   }
 

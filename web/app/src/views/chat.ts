@@ -1,5 +1,4 @@
-import { h } from '../dom';
-import { fill } from '../dom';
+import { fill, h } from '../dom';
 import { current } from '../library';
 import type { View } from '../router';
 import { open, phase } from '../session';
@@ -19,6 +18,7 @@ export function chatView(): View {
     empty.hidden = !none;
     turns.hidden = none;
     const now = phase.get();
+    element.classList.toggle('opening', none && now.kind === 'loading');
     area.hidden = none && now.kind !== 'ready';
     if (now.kind === 'ready') area.hidden = !now.model.info.hasTokenizer;
   };

@@ -77,7 +77,10 @@ function contextMeter(): HTMLElement {
   const text = h('span', {});
   const element = h('span', { class: 'context', id: 'context' }, meter, text);
   const draw = () => {
-    const { contextUsed = 0, contextSize } = current.get();
+    const { contextUsed: last = 0, contextSize } = current.get();
+    const run = running.get();
+    // While it answers it is counted here; afterwards the package says it.
+    const contextUsed = run?.conversation === current.get() ? run.before + (run.prompt?.of ?? 0) + run.pieces : last;
     const now = phase.get();
     const size = contextSize ?? (now.kind === 'ready' ? now.model.info.context : null);
     element.hidden = size === null || (contextUsed === 0 && now.kind !== 'ready');
@@ -88,6 +91,7 @@ function contextMeter(): HTMLElement {
     text.textContent = `${count(contextUsed)} of ${count(size)} tokens`;
   };
   current.watch(draw);
+  running.watch(draw);
   phase.watch(draw);
   return element;
 }

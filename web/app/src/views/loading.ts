@@ -19,12 +19,13 @@ export function loadingCard(): HTMLElement {
   const title = h('h2', { class: 'loading-title' });
   const bar = h('progress', { class: 'progress', max: 1, 'aria-label': 'Progress' });
   const figures = h('p', { class: 'loading-figures' });
+  const note = h('p', { class: 'field-note' }, 'It is kept in this browser. A download that is cut goes on where it ended.');
   const stop = h('button', { type: 'button', class: 'button', id: 'cancel-load', onclick: cancel }, icon('close', 17), 'Cancel');
   let stage = '';
   phase.watch((now) => {
     card.hidden = !(now.kind === 'loading' || now.kind === 'failed' || now.kind === 'lost');
     if (now.kind === 'loading') {
-      if (!bar.isConnected || card.firstChild !== title) fill(card, title, bar, h('div', { class: 'row' }, figures, stop));
+      if (!bar.isConnected || card.firstChild !== title) fill(card, title, bar, h('div', { class: 'row' }, figures, stop), note);
       const { progress } = now;
       title.textContent = `${progress ? stageOf(progress) : 'Opening'} ${now.wanted.name}`;
       // Only stages are read out; the bar can be asked.

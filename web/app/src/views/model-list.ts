@@ -55,8 +55,8 @@ function ofStored(model: StoredModel): Entry {
   const whole = model.have >= model.bytes;
   return {
     title: model.name,
-    tags: [whole ? 'on this device' : `${bytes(model.have)} of ${bytes(model.bytes)} are here`],
-    text: `Used ${when(model.used)}`,
+    tags: whole ? [] : [`${bytes(model.have)} of ${bytes(model.bytes)} are here`],
+    text: `Last used ${when(model.used)}`,
     bytes: model.bytes,
     stored: true,
     // A download that was cut goes on from its address.
@@ -107,7 +107,7 @@ function row(entry: Entry): HTMLElement {
         'button',
         {
           type: 'button',
-          class: `button open${verdict?.level === 'no' ? '' : ' primary'}`,
+          class: `button open${entry.stored && verdict?.level !== 'no' ? ' primary' : ''}`,
           'aria-label': `${entry.action} ${entry.title} ${entry.tags[0] ?? ''}`,
           onclick: () => (go('chat'), void open(entry.source, entry.title)),
         },

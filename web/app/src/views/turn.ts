@@ -87,6 +87,7 @@ function answer(turn: Turn): TurnView {
   const actions = h('div', { class: 'actions' }, copyButton(() => turn.content, 'Copy the answer'), again, figures);
   const element = h('article', { class: 'turn assistant', 'aria-label': 'Answer' }, stream.element, wait, note, actions);
   let shown = '';
+  let grows = false;
   return {
     element,
     update(at, last) {
@@ -95,7 +96,7 @@ function answer(turn: Turn): TurnView {
       const live = run?.turn === turn;
       element.setAttribute('aria-busy', String(live));
       element.classList.toggle('live', live);
-      if (turn.content !== shown) stream.show((shown = turn.content));
+      if (turn.content !== shown || grows !== live) stream.show((shown = turn.content), (grows = live));
       wait.hidden = !(live && turn.content === '');
       if (live) wait.lastElementChild!.textContent = run.prompt ? `Reading ${count(run.prompt.read)} of ${count(run.prompt.of)} tokens` : 'Thinking';
       note.textContent = !live && turn.cut ? CUT[turn.cut] : '';
