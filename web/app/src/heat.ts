@@ -20,32 +20,44 @@ export interface Grid {
   most: number;
 }
 
-/** Rows of a layer where all layers are shown. */
-const FEW = 8;
+/** Rows of a layer where all are shown: fewer where there are many layers. */
+function few(layers: number): number {
+  return Math.max(2, Math.min(8, Math.floor(110 / layers)));
+}
 
-/** Of one kind of state: of all layers, or of one with all its bins. */
-export function gridOf(trace: Trace, name: string, layer: number | null): Grid | null {
+/** Of one kind of state: of all layers, or of one with all its bins. `relative`: each row in parts of its own mean. */
+export function gridOf(trace: Trace, name: string, layer: number | null, relative: boolean): Grid | null {
   const columns = trace.samples.map(({ tracks }) => tracks.filter((track) => track.name === name && (layer === null || track.layer === layer)));
   const first = columns.at(-1);
   if (!first || first.length === 0) return null;
-  const rows = first.flatMap((track) => rowsOf(track, layer === null ? FEW : track.bins.length));
+  const most = layer === null ? few(first.length) : Infinity;
+  const rows = first.flatMap((track) => rowsOf(track, most));
   const values = new Float32Array(rows.length * columns.length);
   columns.forEach((tracks, column) => {
     let row = 0;
     for (const track of tracks) {
-      const count = Math.min(layer === null ? FEW : track.bins.length, track.bins.length);
+      const count = Math.min(most, track.bins.length);
       for (let part = 0; part < count && row < rows.length; part += 1, row += 1) {
         values[row * columns.length + column] = rootMeanSquare(track.bins, part, count);
       }
     }
   });
+  if (relative) divideByMeans(values, columns.length);
   let least = Infinity;
-  let most = 0;
+  let largest = 0;
   for (const value of values) {
     if (value > 0 && value < least) least = value;
-    if (value > most) most = value;
+    if (value > largest) largest = value;
   }
-  return { rows, columns: trace.samples.map(({ position }) => position), values, least: Math.min(least, most), most };
+  return { rows, columns: trace.samples.map(({ position }) => position), values, least: Math.min(least, largest), most: largest };
+}
+
+function divideByMeans(values: Float32Array, columns: number): void {
+  for (let start = 0; start < values.length; start += columns) {
+    const row = values.subarray(start, start + columns);
+    const mean = row.reduce((sum, value) => sum + value, 0) / columns;
+    if (mean > 0) row.forEach((value, at) => (row[at] = value / mean));
+  }
 }
 
 function rowsOf({ layer, rows, bins }: Track, most: number): Row[] {

@@ -53,7 +53,7 @@ function describeDevice({ adapter, cpu, userAgent }: DeviceReport): Node[] {
     ['One dispatch', adapter ? dispatch(adapter.dispatchSeconds) : '–'],
     ['Browser', userAgent],
   ];
-  const nodes: Node[] = [h('dl', { class: 'facts' }, ...facts.map(([name, value]) => h('div', {}, h('dt', {}, name), h('dd', {}, value))))];
+  const nodes: Node[] = [h('dl', { class: 'facts' }, ...facts.map(([name, value]) => h('div', { class: name === 'Browser' ? 'wide' : null }, h('dt', {}, name), h('dd', {}, value))))];
   if (!adapter) return nodes;
   nodes.push(h('p', { class: 'tags' }, ...adapter.features.map((feature) => h('span', { class: 'tag' }, feature))));
   const rows = Object.entries(adapter.limits).map(([name, value]) => h('tr', {}, h('th', { scope: 'row' }, name), h('td', { class: 'align-right' }, count(value))));

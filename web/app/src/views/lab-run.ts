@@ -82,7 +82,7 @@ function fileSection(hybrid: Hybrid): HTMLElement {
     return { input, element: h('label', { class: 'check', for: id }, input, h('span', {}, text)) };
   };
   const fp16 = option('lab-fp16', 'Half precision', false);
-  const trailer = option('lab-trailer', 'With a checksum at its end', true);
+  const trailer = option('lab-trailer', 'With names and shapes at its end', true);
   const write = async () => {
     try {
       const file = await hybrid.export({ fp16: fp16.input.checked, trailer: trailer.input.checked });

@@ -64,10 +64,11 @@ async function openFrom(source: string | File[]): Promise<void> {
   await open(source);
 }
 
+/** An address, or a path on this page's own server. */
 function asUrl(text: string): string | null {
+  if (!/^\s*(https?:\/\/|\.{0,2}\/)/.test(text)) return null;
   try {
-    const url = new URL(text.trim(), location.href);
-    return /^https?:$/.test(url.protocol) && text.trim() !== '' ? url.href : null;
+    return new URL(text.trim(), location.href).href;
   } catch {
     return null;
   }

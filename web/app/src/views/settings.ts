@@ -139,11 +139,11 @@ function deviceField(): HTMLElement {
 
 function themeField(): HTMLElement {
   const options: [Theme, string][] = [
-    ['auto', 'As the system'],
+    ['auto', 'System'],
     ['light', 'Light'],
     ['dark', 'Dark'],
   ];
-  return choice('Theme', 'Light or dark.', 'theme', options, () => settings.get().theme, (theme) => change({ theme }));
+  return choice('Theme', 'Light or dark, or what the system has.', 'theme', options, () => settings.get().theme, (theme) => change({ theme }));
 }
 
 /** Device and context are the model's from when it is opened. */

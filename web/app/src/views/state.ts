@@ -12,6 +12,7 @@ import { heatMap, scaleBar, type Cell } from './heat-map';
 export function stateView(): View {
   const kind = h('select', { class: 'field', id: 'state-kind', onchange: () => draw() });
   const layer = h('select', { class: 'field', id: 'state-layer', onchange: () => draw() });
+  const scale = h('select', { class: 'field', id: 'state-scale', onchange: () => draw() });
   const during = h('input', { type: 'checkbox', class: 'switch', id: newId(), onchange: () => closely.set(during.checked) });
   const readout = h('p', { class: 'readout', role: 'status', 'aria-live': 'polite' });
   const legend = h('p', { class: 'legend' });
@@ -27,6 +28,7 @@ export function stateView(): View {
       { class: 'state-controls' },
       field('Kind of state', kind),
       field('Layers', layer),
+      field('Values', scale),
       h('label', { class: 'check', for: during.id }, during, h('span', {}, 'Sample while it answers, too')),
       h('button', { type: 'button', class: 'button small', onclick: () => opened() && void sample(opened()!) }, 'Sample now'),
       h('button', { type: 'button', class: 'button small', onclick: clearTrace }, 'Clear'),
@@ -59,10 +61,14 @@ export function stateView(): View {
     options(kind, names.map((name) => [name, name]));
     const layers = [...new Set(current.samples.at(-1)!.tracks.filter(({ name }) => name === kind.value).map((track) => track.layer))];
     options(layer, [['', 'All'], ...layers.map((at): [string, string] => [String(at), `${at} · ${now.info.schedule[at] ?? ''}`])]);
-    grid = gridOf(current, kind.value, layer.value === '' ? null : Number(layer.value));
+    options(scale, [
+      ['', 'As they are'],
+      ['relative', 'Beside their mean over time'],
+    ]);
+    grid = gridOf(current, kind.value, layer.value === '' ? null : Number(layer.value), scale.value === 'relative');
     if (!grid) return;
     map.show(grid, describe(grid, kind.value));
-    fill(legend, digits(grid.least), scaleBar(), digits(grid.most), h('span', { class: 'soft' }, 'root mean square, on a logarithmic scale'));
+    fill(legend, digits(grid.least), scaleBar(), digits(grid.most), h('span', { class: 'soft' }, `root mean square${scale.value ? ', of its mean' : ''}, on a logarithmic scale`));
     fill(table, ...tableRows(grid));
   };
   phase.watch(draw);

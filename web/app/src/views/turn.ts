@@ -104,14 +104,19 @@ function answer(turn: Turn): TurnView {
       actions.hidden = live;
       again.hidden = !last;
       again.disabled = !canAnswer();
-      fill(figures, turn.figures ? describe(turn.figures) : '');
+      fill(figures, ...(turn.figures ? describe(turn.figures) : []));
     },
   };
 }
 
-function describe(figures: NonNullable<Turn['figures']>): string {
+function describe(figures: NonNullable<Turn['figures']>): (string | Node)[] {
   const { newTokens, decodePerSecond, promptTokens, cachedTokens } = figures;
-  const seconds = decodePerSecond > 0 ? ` in ${duration(newTokens / decodePerSecond)}` : '';
+  const took = decodePerSecond > 0 ? newTokens / decodePerSecond : 0;
+  const seconds = took > 0 ? ` in ${took < 60 ? `${digits(took)} s` : duration(took)}` : '';
   const fresh = promptTokens - cachedTokens;
-  return `${count(newTokens)} tokens${seconds} · ${digits(decodePerSecond)} tokens/s · read ${count(fresh)} of ${count(promptTokens)}`;
+  return [
+    `${count(newTokens)} tokens${seconds} · ${digits(decodePerSecond)} tokens/s`,
+    // Narrow screens have no room for it.
+    h('span', {}, ` · ${count(fresh)} of ${count(promptTokens)} prompt tokens were new`),
+  ];
 }
