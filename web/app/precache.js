@@ -1,26 +1,27 @@
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
-import type { Plugin } from 'vite';
+import { join, relative, resolve, sep } from 'node:path';
 
 /**
  * Writes `sw.js`, the service worker that makes the page work offline, once everything else is built: what it keeps is
  * what lies in the folder.
+ *
+ * @returns {import('vite').Plugin}
  */
-export function precache(): Plugin {
+export function precache() {
   let outDir = '';
   let template = '';
   return {
     name: 'selkie-precache',
     apply: 'build',
     configResolved(config) {
-      outDir = config.build.outDir;
+      outDir = resolve(config.root, config.build.outDir);
       template = join(config.root, 'sw.js');
     },
     closeBundle() {
       const files = readdirSync(outDir, { recursive: true, withFileTypes: true })
         .filter((entry) => entry.isFile() && entry.name !== 'sw.js' && !entry.name.endsWith('.map'))
-        .map((entry) => join(entry.parentPath, entry.name).slice(outDir.length).replace(/\\/g, '/').replace(/^\//, ''))
+        .map((entry) => relative(outDir, join(entry.parentPath, entry.name)).split(sep).join('/'))
         .sort();
       const hash = createHash('sha256');
       for (const file of files) hash.update(file).update(readFileSync(join(outDir, file)));
@@ -36,8 +37,12 @@ export function precache(): Plugin {
   };
 }
 
-/** The development server puts styles inline and talks over a socket, which the page's policy forbids. */
-export function looseInDevelopment(): Plugin {
+/**
+ * The development server puts styles inline and talks over a socket, which the page's policy forbids.
+ *
+ * @returns {import('vite').Plugin}
+ */
+export function looseInDevelopment() {
   return {
     name: 'selkie-loose-in-development',
     apply: 'serve',
