@@ -96,7 +96,8 @@ async function answer(conversation: Conversation): Promise<void> {
 /** A model without a chat template continues the text as it stands. */
 function begin(model: Model, turns: Turn[], options: GenerateOptions): Generation {
   if (model.info.hasChatTemplate) return model.chat(messagesOf(turns, settings.get().system), options);
-  return model.complete(turns.map((turn) => turn.content).join(''), options);
+  const text = turns.map(({ role, content }, at) => (role === 'user' && at > 0 ? `\n\n${content}` : content));
+  return model.complete(text.join(''), options);
 }
 
 function watching(run: Running): GenerateOptions {

@@ -43,10 +43,12 @@ export function explain(error: unknown): Explanation {
 function sentence(detail: string, advice: string): string {
   if (!advice) return detail;
   if (!detail) return advice;
-  const whole = detail.charAt(0).toUpperCase() + detail.slice(1);
+  // An address keeps its small letters.
+  const whole = detail.startsWith('http') ? detail : detail.charAt(0).toUpperCase() + detail.slice(1);
   return `${whole}${/[.!?]$/.test(whole) ? '' : '.'} ${advice}`;
 }
 
+/** Whether someone wanted it to end: by a stop, or by closing the model. */
 export function isAbort(error: unknown): boolean {
-  return (error instanceof SelkieError && error.code === 'aborted') || (error instanceof DOMException && error.name === 'AbortError');
+  return (error instanceof SelkieError && (error.code === 'aborted' || error.code === 'disposed')) || (error instanceof DOMException && error.name === 'AbortError');
 }

@@ -5,7 +5,7 @@ import { takeDrops } from './drop';
 import { byId } from './dom';
 import { lookAround } from './fits';
 import { openLibrary } from './library';
-import { keepWhenHidden } from './memory';
+import { keepInTime } from './memory';
 import { report } from './notices';
 import { keepPage } from './offline';
 import { startRouter } from './router';
@@ -37,7 +37,7 @@ function start(): void {
   ]);
   byId('app').classList.add('ready');
   takeDrops();
-  keepWhenHidden();
+  keepInTime();
   addEventListener('keydown', (event) => {
     if (event.key === 'Escape' && running.get() && !document.querySelector('dialog[open], :popover-open')) stop();
   });

@@ -4,6 +4,7 @@ import type { Conversation, KeptState } from './conversation';
 import { get, put } from './database';
 import type { Model } from './engine';
 import { notify } from './notices';
+import { closing, model as openModel } from './session';
 import { settings } from './settings';
 
 /** Larger states are read again from the text: a browser is no archive. */
@@ -60,6 +61,8 @@ export async function flush(): Promise<void> {
 }
 
 async function save(model: Model, conversation: Conversation): Promise<void> {
+  // One that was lost has no state any more.
+  if (openModel() !== model) return;
   const turns = conversation.turns.length;
   try {
     const bytes = await model.state.save({ conversation: conversation.id, turns });
@@ -86,8 +89,9 @@ async function find(id: string): Promise<KeptState | undefined> {
   }
 }
 
-/** A hidden tab may be closed without another word. */
-export function keepWhenHidden(): void {
+/** Before a model is closed; and a hidden tab may be closed without another word. */
+export function keepInTime(): void {
+  closing.add(flush);
   document.addEventListener('visibilitychange', () => {
     if (document.visibilityState === 'hidden') void flush();
   });

@@ -18,6 +18,9 @@ export interface Notice {
   key?: string;
 }
 
+/** Milliseconds that good news stays. */
+const SHORT = 8000;
+
 const shown = new Map<string, () => void>();
 let count = 0;
 
@@ -43,6 +46,7 @@ export function notify(notice: Notice): () => void {
   );
   byId('notices').appendChild(element);
   shown.set(key, close);
+  if (notice.kind === 'info') setTimeout(close, SHORT);
   return close;
 }
 

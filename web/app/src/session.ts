@@ -22,6 +22,9 @@ export type Phase =
 
 export const phase = new Value<Phase>({ kind: 'none' });
 
+/** What has to happen while a model that will be closed still works. */
+export const closing = new Set<() => Promise<void>>();
+
 let loading: AbortController | null = null;
 
 export function model(): Model | null {
@@ -73,7 +76,7 @@ async function become(wanted: Wanted, make: Make): Promise<Model | null> {
       if (loading === control) phase.set({ kind: 'loading', wanted, progress });
     });
     if (loading !== control) {
-      await made.dispose();
+      made.dispose();
       return null;
     }
     loading = null;
@@ -109,8 +112,9 @@ export function cancel(): void {
 /** Closes what is open; says so to no one where nothing is. */
 export async function close(): Promise<void> {
   const opened = model();
+  if (opened) await Promise.all([...closing].map((run) => run()));
   if (phase.get().kind !== 'none') phase.set({ kind: 'none' });
-  await opened?.dispose();
+  opened?.dispose();
 }
 
 /** Opens again what was open, as the settings are now. */

@@ -1,6 +1,7 @@
 // Samples of the recurrent state over time, reduced to one number a channel: the whole would not fit for long.
 
 import type { Model, Plane } from './engine';
+import { route } from './router';
 import { Value } from './value';
 
 /** Root mean squares of the rows of one plane, averaged into at most `MOST_BINS` bins. */
@@ -33,7 +34,11 @@ export const trace = new Value<Trace>({ modelId: '', samples: [] });
 /** Whether to sample while an answer comes: each sample reads all states back. */
 export const closely = new Value(false);
 
+/** Milliseconds beyond which a sample is only taken where it is looked at: some states are hundreds of megabytes. */
+const SLOW = 800;
+
 let busy = false;
+let slow: string | null = null;
 
 export function sampleDuring(model: Model, pieces: number): void {
   if (closely.get() && pieces % EVERY === 0) void sample(model);
@@ -41,11 +46,13 @@ export function sampleDuring(model: Model, pieces: number): void {
 
 /** Adds how the state is now. Samples that come while one is read are left out. */
 export async function sample(model: Model): Promise<void> {
-  if (busy || !model.info.recurrent) return;
+  if (busy || !model.info.recurrent || (slow === model.info.id && route.get() !== 'state')) return;
   busy = true;
+  const began = performance.now();
   try {
     const planes = await model.state.planes();
     const position = await model.state.length();
+    if (performance.now() - began > SLOW) slow = model.info.id;
     add(model.info.id, { position, tracks: planes.map(reduce) });
   } catch {
     // A model that was closed meanwhile has no state: there is nothing to show.

@@ -13,14 +13,14 @@ const STAGES: Record<Progress['stage'], string> = {
   ready: 'Ready',
 };
 
-/** How a model comes: stage, bytes, rate, time left, and a button that ends it. Nothing where none is on its way. */
-export function loadingCard(): HTMLElement {
+/** How a model comes: stage, bytes, rate, time left, and a button that ends it. Nothing where none is on its way. `prefix`: of the ids. */
+export function loadingCard(prefix = ''): HTMLElement {
   const card = h('section', { class: 'card loading', 'aria-label': 'Opening a model', hidden: true });
   const title = h('h2', { class: 'loading-title' });
   const bar = h('progress', { class: 'progress', max: 1, 'aria-label': 'Progress' });
   const figures = h('p', { class: 'loading-figures' });
   const note = h('p', { class: 'field-note' }, 'It is kept in this browser. A download that is cut goes on where it ended.');
-  const stop = h('button', { type: 'button', class: 'button', id: 'cancel-load', onclick: cancel }, icon('close', 17), 'Cancel');
+  const stop = h('button', { type: 'button', class: 'button', id: `${prefix}cancel-load`, onclick: cancel }, icon('close', 17), 'Cancel');
   let stage = '';
   phase.watch((now) => {
     card.hidden = !(now.kind === 'loading' || now.kind === 'failed' || now.kind === 'lost');
@@ -35,7 +35,7 @@ export function loadingCard(): HTMLElement {
       figures.textContent = progress ? figuresOf(progress) : 'Asking for the file';
     } else {
       stage = '';
-      if (now.kind === 'failed' || now.kind === 'lost') fill(card, ...trouble(now));
+      if (now.kind === 'failed' || now.kind === 'lost') fill(card, ...trouble(now, prefix));
     }
   });
   return card;
@@ -53,7 +53,7 @@ export function figuresOf(progress: Progress): string {
   return parts.join(' · ');
 }
 
-function trouble(now: Phase & { kind: 'failed' | 'lost' }): Node[] {
+function trouble(now: Phase & { kind: 'failed' | 'lost' }, prefix: string): Node[] {
   const { title, text } = explain(now.error);
   const { source, name } = now.wanted;
   const again =
@@ -62,7 +62,7 @@ function trouble(now: Phase & { kind: 'failed' | 'lost' }): Node[] {
       : [
           h(
             'button',
-            { type: 'button', class: 'button primary', id: 'reopen', onclick: () => void (now.kind === 'lost' ? reopen() : open(source, name)) },
+            { type: 'button', class: 'button primary', id: `${prefix}reopen`, onclick: () => void (now.kind === 'lost' ? reopen() : open(source, name)) },
             icon('again', 17),
             now.kind === 'lost' ? 'Open it again' : 'Try again',
           ),

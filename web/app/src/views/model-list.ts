@@ -26,7 +26,8 @@ export const stored = new Value<StoredModel[]>([]);
 
 export async function refreshStored(): Promise<void> {
   try {
-    stored.set((await Selkie.store.list()).sort((a, b) => b.used - a.used));
+    // What a failed beginning left is nothing to open.
+    stored.set((await Selkie.store.list()).filter(({ have }) => have > 0));
   } catch (error) {
     report('The models that are kept here cannot be listed', error);
   }

@@ -18,11 +18,11 @@ export function modelsView(): View {
   const element = h('div', {});
   append(element, [
     viewHead('Models', 'They run in this tab and are kept in this browser. Nothing that you write leaves it.'),
-    loadingCard(),
+    loadingCard('models-'),
     openModel(),
     keepSection,
     h('section', {}, h('h2', {}, 'Suggestions'), here, suggestedList()),
-    h('section', {}, h('h2', {}, 'Your own'), opener()),
+    h('section', {}, h('h2', {}, 'Your own'), opener('models-')),
   ]);
   return { element, shown: () => void refreshStored() };
 }

@@ -3,8 +3,8 @@ import { icon } from '../icons';
 import { open } from '../session';
 import { go } from '../router';
 
-/** A file from this machine, or an address. */
-export function opener(): HTMLElement {
+/** A file from this machine, or an address. `prefix`: of the ids, where there are several on the page. */
+export function opener(prefix = ''): HTMLElement {
   const id = newId();
   const note = newId();
   const address = h('input', {
@@ -20,7 +20,7 @@ export function opener(): HTMLElement {
   const error = h('p', { id: note, class: 'field-note' });
   const form = h(
     'form',
-    { class: 'opener-url', id: 'open-url', novalidate: true },
+    { class: 'opener-url', id: `${prefix}open-url`, novalidate: true },
     h('label', { for: id, class: 'label' }, 'Address of a model'),
     h('div', { class: 'joined' }, address, h('button', { type: 'submit', class: 'button' }, 'Open')),
     error,
@@ -32,14 +32,14 @@ export function opener(): HTMLElement {
     fill(error, url ? '' : 'That is no address of a file: it begins with https://');
     if (url) void openFrom(url);
   });
-  return h('div', { class: 'opener' }, filePicker(), form);
+  return h('div', { class: 'opener' }, filePicker(prefix), form);
 }
 
 /** A button in front of the browser's own file dialog. */
-export function filePicker(): HTMLElement {
+function filePicker(prefix: string): HTMLElement {
   const input = h('input', {
     type: 'file',
-    id: 'open-files',
+    id: `${prefix}open-files`,
     class: 'unseen',
     multiple: true,
     tabindex: -1,

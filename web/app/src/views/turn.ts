@@ -88,6 +88,7 @@ function answer(turn: Turn): TurnView {
   const element = h('article', { class: 'turn assistant', 'aria-label': 'Answer' }, stream.element, wait, note, actions);
   let shown = '';
   let grows = false;
+  let counted: Turn['figures'];
   return {
     element,
     update(at, last) {
@@ -104,7 +105,7 @@ function answer(turn: Turn): TurnView {
       actions.hidden = live;
       again.hidden = !last;
       again.disabled = !canAnswer();
-      fill(figures, ...(turn.figures ? describe(turn.figures) : []));
+      if (turn.figures !== counted) fill(figures, ...((counted = turn.figures) ? describe(counted) : []));
     },
   };
 }

@@ -23,6 +23,7 @@ export function welcome(): HTMLElement {
     // Progress does not rebuild it.
     if (kind === now.kind && kind !== 'ready') return;
     kind = now.kind;
+    element.classList.toggle('calm', kind === 'ready');
     fill(element, ...contentOf(now));
   });
   return element;
