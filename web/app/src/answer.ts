@@ -7,6 +7,7 @@ import { isAbort } from './errors';
 import { current, keep, list } from './library';
 import { keepSoon, takeUp } from './memory';
 import { report } from './notices';
+import { learn } from './pace';
 import { isLoss, lose, phase } from './session';
 import { sampling, settings } from './settings';
 import { sample, sampleDuring } from './trace';
@@ -73,7 +74,9 @@ async function answer(conversation: Conversation): Promise<void> {
     await keep(conversation);
     await takeUp(model, conversation);
     const options = { ...sampling(), signal: run.stop.signal, ...watching(run) };
-    finish(run, await read(run, model, begin(model, asked, options)));
+    const result = await read(run, model, begin(model, asked, options));
+    finish(run, result);
+    learn(model.info, result);
   } catch (error) {
     turn.cut = isAbort(error) ? 'cancelled' : 'error';
     if (isLoss(error)) lose(wanted, error);

@@ -16,6 +16,9 @@ export const SAMPLE = `{
   ]
 }`;
 
+/** The configuration of the hybrid that was made last: an MBJS file is read with it. */
+export const made: { config: string | null } = { config: null };
+
 export function isHybrid(model: Model | null): model is Hybrid {
   return model !== null && 'forward' in model;
 }

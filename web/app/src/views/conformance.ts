@@ -3,7 +3,7 @@ import { copyButton } from '../copy';
 import type { Check, DeviceReport, MatrixInfo, Model } from '../engine';
 import { lookAround, machine } from '../fits';
 import { count, digits, scientific } from '../format';
-import { SAMPLE } from '../hybrid';
+import { made, SAMPLE } from '../hybrid';
 import { report } from '../notices';
 import { bandwidth, dispatch, textReport } from '../report';
 import { viewHead, type View } from '../router';
@@ -74,7 +74,7 @@ function checksSection(): HTMLElement {
 }
 
 function withoutModel(): Node[] {
-  const make = h('button', { type: 'button', class: 'button', onclick: () => void create(SAMPLE, 'a small hybrid') }, 'Make a small one');
+  const make = h('button', { type: 'button', class: 'button', onclick: () => ((made.config = SAMPLE), void create(SAMPLE, 'a small hybrid')) }, 'Make a small one');
   return [h('p', { class: 'soft' }, 'They run with a model: open one, or make a small hybrid with random weights, which takes a moment.'), h('p', { class: 'buttons' }, make)];
 }
 

@@ -1,11 +1,14 @@
 import { download } from '../copy';
 import { fill, h, newId, type Child } from '../dom';
-import type { Hybrid } from '../engine';
+import type { Hybrid, Sampling } from '../engine';
 import { bytes, count, digits } from '../format';
-import { idsOf, likeliest } from '../hybrid';
+import { idsOf, likeliest, made } from '../hybrid';
 import { icon } from '../icons';
 import { notify, report } from '../notices';
-import { sample } from '../trace';
+import { clearTrace, sample } from '../trace';
+
+/** Tokens between two samples of the state. */
+const EVERY = 2;
 
 /** What a hybrid that is open can be asked. */
 export function labRun(hybrid: Hybrid): HTMLElement {
@@ -34,7 +37,6 @@ function runSection(hybrid: Hybrid): HTMLElement {
     if (typeof found === 'string') return;
     try {
       fill(result, ...(await run(found)));
-      void sample(hybrid);
     } catch (error) {
       report('The hybrid did not run', error);
     }
@@ -50,6 +52,11 @@ function runSection(hybrid: Hybrid): HTMLElement {
     const seconds = (performance.now() - began) / 1000;
     return [h('h3', {}, 'Tokens'), h('p', { class: 'ids' }, [...written].join(', ')), h('p', { class: 'soft' }, `${digits(seconds)} s`)];
   });
+  const watch = act(async (found) => {
+    const options = { temperature: Number(temperature.input.value), topK: Number(topK.input.value), topP: Number(topP.input.value) };
+    const written = await runWatched(hybrid, [...found], Number(n.input.value), options);
+    return [h('h3', {}, 'Tokens'), h('p', { class: 'ids' }, written.join(', ')), h('p', {}, h('a', { href: '#/state' }, 'See the state'))];
+  });
   return h(
     'section',
     { class: 'card lab' },
@@ -63,9 +70,25 @@ function runSection(hybrid: Hybrid): HTMLElement {
       { class: 'buttons' },
       h('button', { type: 'button', class: 'button primary', id: 'lab-generate', onclick: () => void generate() }, 'Generate'),
       h('button', { type: 'button', class: 'button', id: 'lab-forward', onclick: () => void forward() }, 'Forward'),
+      hybrid.info.recurrent
+        ? h('button', { type: 'button', class: 'button', id: 'lab-watch', onclick: () => void watch() }, 'Generate and watch the state')
+        : null,
     ),
     result,
   );
+}
+
+/** A few tokens at a time, with a sample of the state after each. */
+async function runWatched(hybrid: Hybrid, ids: number[], count: number, sampling: Sampling): Promise<number[]> {
+  clearTrace();
+  await hybrid.state.clear();
+  for (let left = count; left > 0; left -= EVERY) {
+    const result = await hybrid.complete(ids, { ...sampling, maxTokens: Math.min(left, EVERY), ignoreEos: true });
+    if (result.newTokens === 0) break;
+    ids.push(...result.ids);
+    await sample(hybrid);
+  }
+  return ids;
 }
 
 function likeliestTable(logits: Float32Array): HTMLElement {
@@ -81,6 +104,8 @@ function fileSection(hybrid: Hybrid): HTMLElement {
     const input = h('input', { id, type: 'checkbox', checked });
     return { input, element: h('label', { class: 'check', for: id }, input, h('span', {}, text)) };
   };
+  // Of a file that was opened the visitor has it.
+  const { config } = made;
   const fp16 = option('lab-fp16', 'Half precision', false);
   const trailer = option('lab-trailer', 'With names and shapes at its end', true);
   const write = async () => {
@@ -112,6 +137,9 @@ function fileSection(hybrid: Hybrid): HTMLElement {
       'div',
       { class: 'buttons' },
       h('button', { type: 'button', class: 'button', id: 'lab-export', onclick: () => void write() }, icon('download', 17), 'Export'),
+      config !== null
+        ? h('button', { type: 'button', class: 'button', id: 'lab-config', onclick: () => download('config.json', new Blob([config])) }, icon('download', 17), 'Configuration')
+        : null,
       h('button', { type: 'button', class: 'button', onclick: () => input.click() }, icon('upload', 17), 'Take weights from a file'),
       input,
     ),

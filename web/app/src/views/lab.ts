@@ -1,6 +1,6 @@
 import { append, fill, h, newId } from '../dom';
 import { explain } from '../errors';
-import { isHybrid, SAMPLE } from '../hybrid';
+import { isHybrid, made, SAMPLE } from '../hybrid';
 import { viewHead, type View } from '../router';
 import { create, model, phase } from '../session';
 import { labRun } from './lab-run';
@@ -47,6 +47,7 @@ function configuration(): HTMLElement {
     fill(wrong, fault);
     if (fault !== null) return;
     keep(input.value);
+    made.config = input.value;
     void create(input.value, 'a hybrid');
   });
   phase.watch((now) => {

@@ -1,10 +1,11 @@
 import { fill, h, announce } from '../dom';
-import type { Progress } from '../engine';
+import type { Progress, Source } from '../engine';
 import { explain } from '../errors';
 import { bytes, count, duration } from '../format';
 import { icon } from '../icons';
 import { cancel, open, phase, reopen, type Phase } from '../session';
 import { go } from '../router';
+import { change } from '../settings';
 
 const STAGES: Record<Progress['stage'], string> = {
   download: 'Downloading',
@@ -54,7 +55,7 @@ export function figuresOf(progress: Progress): string {
 }
 
 function trouble(now: Phase & { kind: 'failed' | 'lost' }, prefix: string): Node[] {
-  const { title, text } = explain(now.error);
+  const { code, title, text } = explain(now.error);
   const { source, name } = now.wanted;
   const again =
     source === null
@@ -67,6 +68,7 @@ function trouble(now: Phase & { kind: 'failed' | 'lost' }, prefix: string): Node
             now.kind === 'lost' ? 'Open it again' : 'Try again',
           ),
         ];
+  if (source !== null && (code === 'no-gpu' || code === 'device')) again.push(onCpu(source, name));
   return [
     h('h2', { class: 'loading-title' }, icon('warning'), title),
     h('p', { role: 'alert', class: 'loading-error' }, text),
@@ -77,4 +79,12 @@ function trouble(now: Phase & { kind: 'failed' | 'lost' }, prefix: string): Node
       h('span', { class: 'buttons' }, ...again, h('button', { type: 'button', class: 'button', onclick: () => go('models') }, 'Choose a model')),
     ),
   ];
+}
+
+function onCpu(source: Source, name: string): HTMLButtonElement {
+  const run = () => {
+    change({ device: 'cpu' });
+    void open(source, name);
+  };
+  return h('button', { type: 'button', class: 'button', onclick: run }, 'Open it on the CPU');
 }

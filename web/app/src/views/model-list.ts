@@ -1,10 +1,11 @@
 import { announce, fill, h } from '../dom';
 import { confirm } from '../dialog';
 import { Selkie, type StoredModel } from '../engine';
-import { judge, machine } from '../fits';
-import { bytes, when } from '../format';
+import { judge, machine, usesGpu } from '../fits';
+import { bytes, digits, when } from '../format';
 import { icon } from '../icons';
 import { report } from '../notices';
+import { estimate } from '../pace';
 import { go } from '../router';
 import { open, phase } from '../session';
 import { Value } from '../value';
@@ -83,6 +84,8 @@ function entries(list: () => Entry[], watch: (draw: () => void) => void): HTMLEl
   watch(draw);
   machine.watch(draw);
   phase.watch(({ kind }) => {
+    // The last answers say how fast others would be.
+    if (kind === 'ready') draw();
     for (const button of element.querySelectorAll<HTMLButtonElement>('button.open')) button.disabled = kind === 'loading';
   });
   return element;
@@ -91,6 +94,8 @@ function entries(list: () => Entry[], watch: (draw: () => void) => void): HTMLEl
 function row(entry: Entry): HTMLElement {
   const verdict = judge(entry.bytes, machine.get(), entry.stored);
   const fit = verdict && h('span', { class: `fit ${verdict.level}`, title: verdict.detail }, verdict.label);
+  const pace = verdict && estimate(entry.bytes, usesGpu(machine.get()) ? 'webgpu' : 'cpu');
+  const speed = pace === null ? null : h('span', { class: 'pace', title: 'From the answers so far' }, `≈ ${digits(pace)} tokens/s`);
   return h(
     'li',
     { class: 'model', 'data-source': entry.source },
@@ -100,7 +105,7 @@ function row(entry: Entry): HTMLElement {
       h('h3', {}, entry.title, ...entry.tags.map((tag) => h('span', { class: 'tag' }, tag))),
       h('p', {}, entry.text, verdict && verdict.level !== 'fits' ? ` ${verdict.detail}` : null),
     ),
-    h('div', { class: 'model-size' }, h('span', {}, bytes(entry.bytes)), fit),
+    h('div', { class: 'model-size' }, h('span', {}, bytes(entry.bytes)), fit, speed),
     h(
       'div',
       { class: 'model-actions' },

@@ -40,7 +40,7 @@ function hero(): HTMLElement {
   machine.watch((now) => {
     if (!now.device) where.textContent = '';
     else if (usesGpu(now)) where.textContent = ` It will run on ${now.device.adapter!.name}.`;
-    else where.textContent = ' There is no GPU that it can use here: it will run on the CPU, with small models at reading speed.';
+    else where.textContent = ' There is no GPU that it can use here. On the CPU a model of 145 MB writes some 20 tokens a second, a larger one fewer.';
   });
   return h(
     'header',
