@@ -5,6 +5,7 @@ import { bytes, count, digits } from '../format';
 import { idsOf, likeliest, made } from '../hybrid';
 import { icon } from '../icons';
 import { notify, report } from '../notices';
+import { phase } from '../session';
 import { clearTrace, sample } from '../trace';
 
 /** Tokens between two samples of the state. */
@@ -105,7 +106,8 @@ function fileSection(hybrid: Hybrid): HTMLElement {
     return { input, element: h('label', { class: 'check', for: id }, input, h('span', {}, text)) };
   };
   // Of a file that was opened the visitor has it.
-  const { config } = made;
+  const now = phase.get();
+  const config = now.kind === 'ready' && now.wanted.source === null ? made.config : null;
   const fp16 = option('lab-fp16', 'Half precision', false);
   const trailer = option('lab-trailer', 'With names and shapes at its end', true);
   const write = async () => {
