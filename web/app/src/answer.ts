@@ -4,7 +4,7 @@ import { messagesOf, type Conversation, type Turn } from './conversation';
 import { announce } from './dom';
 import type { Generation, GenerateOptions, Model, Result } from './engine';
 import { isAbort } from './errors';
-import { current, keep, list } from './library';
+import { current, keep, keepDraft, list, pin } from './library';
 import { keepSoon, takeUp } from './memory';
 import { report } from './notices';
 import { learn } from './pace';
@@ -25,6 +25,9 @@ export interface Running {
   perSecond: number;
   stop: AbortController;
 }
+
+/** Milliseconds between two times that an answer on its way is kept. */
+const DRAFT = 2000;
 
 /** The answer on its way; set anew with each piece. */
 export const running = new Value<Running | null>(null);
@@ -67,6 +70,7 @@ async function answer(conversation: Conversation): Promise<void> {
     name: model.info.name,
     source: typeof wanted.source === 'string' ? wanted.source : null,
   };
+  pin(conversation);
   running.set(run);
   current.set(conversation);
   announce('Answering');
@@ -85,6 +89,7 @@ async function answer(conversation: Conversation): Promise<void> {
   // A stop before the first word leaves the question alone.
   if (turn.content === '' && turn.cut === 'cancelled') conversation.turns.pop();
   running.set(null);
+  pin(null);
   if (current.get().id === conversation.id) current.set(conversation);
   announceEnd(turn);
   // It may have been deleted meanwhile.
@@ -114,6 +119,7 @@ function watching(run: Running): GenerateOptions {
 
 async function read(run: Running, model: Model, generation: Generation): Promise<Result> {
   let began = 0;
+  let drafted = performance.now();
   for await (const piece of generation) {
     const now = performance.now();
     if (run.pieces === 0) began = now;
@@ -121,6 +127,10 @@ async function read(run: Running, model: Model, generation: Generation): Promise
     if (run.pieces > 1) run.perSecond = (1000 * (run.pieces - 1)) / Math.max(1, now - began);
     run.turn.content += piece;
     running.set(run);
+    if (now - drafted > DRAFT) {
+      drafted = now;
+      void keepDraft(run.conversation);
+    }
     sampleDuring(model, run.pieces);
   }
   return generation;

@@ -93,5 +93,7 @@ function asTurn(value: unknown): Turn | null {
   if (cut === 'length' || cut === 'cancelled' || cut === 'error') turn.cut = cut;
   const numbers = Object.values(typeof figures === 'object' && figures !== null ? figures : { none: null });
   if (numbers.every((number) => typeof number === 'number')) turn.figures = figures as Figures;
+  // The tab was closed while it came.
+  if (role === 'assistant' && !turn.figures && !turn.cut) turn.cut = 'cancelled';
   return turn;
 }

@@ -56,6 +56,11 @@ function stored(): Settings {
 
 export const settings = new Value<Settings>(stored());
 
+/** What another tab changes holds here, too. */
+addEventListener('storage', ({ key }) => {
+  if (key === KEY) settings.set(stored());
+});
+
 export function change(part: Partial<Settings>): void {
   settings.set({ ...settings.get(), ...part });
   try {
