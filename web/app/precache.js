@@ -20,14 +20,14 @@ export function precache() {
     },
     closeBundle() {
       const files = readdirSync(outDir, { recursive: true, withFileTypes: true })
-        .filter((entry) => entry.isFile() && entry.name !== 'sw.js' && !entry.name.endsWith('.map'))
-        .map((entry) => relative(outDir, join(entry.parentPath, entry.name)).split(sep).join('/'))
+        .filter(entry => entry.isFile() && entry.name !== 'sw.js' && !entry.name.endsWith('.map'))
+        .map(entry => relative(outDir, join(entry.parentPath, entry.name)).split(sep).join('/'))
         .sort();
       const hash = createHash('sha256');
       for (const file of files) hash.update(file).update(readFileSync(join(outDir, file)));
       // There are two wasm files of which a visitor needs one: they are kept when they are used.
-      const early = files.filter((file) => !file.endsWith('.wasm'));
-      const late = files.filter((file) => file.endsWith('.wasm'));
+      const early = files.filter(file => !file.endsWith('.wasm'));
+      const late = files.filter(file => file.endsWith('.wasm'));
       const text = readFileSync(template, 'utf8')
         .replace("'VERSION'", JSON.stringify(hash.digest('hex').slice(0, 16)))
         .replace("['EARLY']", JSON.stringify(early))

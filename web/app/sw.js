@@ -3,18 +3,22 @@
 const CACHE = 'selkie-' + 'VERSION';
 const EARLY = ['EARLY'];
 const LATE = ['LATE'];
-const address = (file) => new URL(file, self.registration.scope).href;
+const address = file => new URL(file, self.registration.scope).href;
 const late = new Set(LATE.map(address));
 
-self.addEventListener('install', (event) => {
+self.addEventListener('install', event => {
   event.waitUntil(
-    caches.open(CACHE).then((cache) =>
-      cache.addAll(EARLY.map((file) => new Request(address(file), { cache: file.includes('assets/') ? 'default' : 'no-cache' }))),
-    ),
+    caches
+      .open(CACHE)
+      .then(cache =>
+        cache.addAll(
+          EARLY.map(file => new Request(address(file), { cache: file.includes('assets/') ? 'default' : 'no-cache' })),
+        ),
+      ),
   );
 });
 
-self.addEventListener('activate', (event) => {
+self.addEventListener('activate', event => {
   event.waitUntil(
     (async () => {
       for (const name of await caches.keys()) {
@@ -36,7 +40,7 @@ async function carryOver(name) {
   }
 }
 
-self.addEventListener('fetch', (event) => {
+self.addEventListener('fetch', event => {
   const { request } = event;
   const url = new URL(request.url);
   // Models are the package's to fetch and keep, in ranges.

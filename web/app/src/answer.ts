@@ -62,7 +62,15 @@ async function answer(conversation: Conversation): Promise<void> {
   const { model, wanted } = now;
   const turn: Turn = { role: 'assistant', content: '' };
   const before = conversation.contextUsed ?? 0;
-  const run: Running = { conversation, turn, before, prompt: null, pieces: 0, perSecond: 0, stop: new AbortController() };
+  const run: Running = {
+    conversation,
+    turn,
+    before,
+    prompt: null,
+    pieces: 0,
+    perSecond: 0,
+    stop: new AbortController(),
+  };
   const asked = [...conversation.turns];
   conversation.turns.push(turn);
   conversation.model = {
@@ -93,7 +101,7 @@ async function answer(conversation: Conversation): Promise<void> {
   if (current.get().id === conversation.id) current.set(conversation);
   announceEnd(turn);
   // It may have been deleted meanwhile.
-  if (!list.get().some((one) => one.id === conversation.id)) return;
+  if (!list.get().some(one => one.id === conversation.id)) return;
   await keep(conversation);
   if (turn.cut !== 'error') {
     keepSoon(model, conversation);

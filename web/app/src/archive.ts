@@ -36,7 +36,12 @@ export async function exportAll(): Promise<void> {
 }
 
 function fileName(title: string): string {
-  return title.replace(/[^\p{L}\p{N}]+/gu, '-').replace(/^-+|-+$/g, '').slice(0, 60) || 'conversation';
+  return (
+    title
+      .replace(/[^\p{L}\p{N}]+/gu, '-')
+      .replace(/^-+|-+$/g, '')
+      .slice(0, 60) || 'conversation'
+  );
 }
 
 export function pack(conversations: Conversation[], states: KeptState[]): Blob {
@@ -65,7 +70,8 @@ export async function importFile(file: Blob): Promise<number> {
   const begin = new Uint8Array(await file.slice(0, 12).arrayBuffer());
   const isOurs = begin.byteLength === 12 && new TextDecoder().decode(begin.subarray(0, 8)) === MAGIC;
   const length = isOurs ? new DataView(begin.buffer).getUint32(8, true) : 0;
-  if (!isOurs || length > MOST_TEXT || 12 + length > file.size) throw new Error('This is no file of conversations, or it is cut short.');
+  if (!isOurs || length > MOST_TEXT || 12 + length > file.size)
+    throw new Error('This is no file of conversations, or it is cut short.');
   const head = JSON.parse(await file.slice(12, 12 + length).text()) as Partial<Head>;
   if (!Array.isArray(head.conversations)) throw new Error('The file holds no list of conversations.');
   let added = 0;

@@ -50,7 +50,11 @@ export function newConversation(): Conversation {
 
 /** The first words of the first question. */
 export function titleOf(turns: Turn[]): string {
-  const first = turns.find((turn) => turn.role === 'user')?.content.trim().replace(/\s+/g, ' ') ?? '';
+  const first =
+    turns
+      .find(turn => turn.role === 'user')
+      ?.content.trim()
+      .replace(/\s+/g, ' ') ?? '';
   if (first.length <= 48) return first || UNTITLED;
   return `${first.slice(0, 48).replace(/\s+\S*$/, '')}…`;
 }
@@ -58,7 +62,9 @@ export function titleOf(turns: Turn[]): string {
 /** What the model is given. */
 export function messagesOf(turns: Turn[], system: string): Message[] {
   // An answer that broke off before its first word says nothing.
-  const messages: Message[] = turns.filter(({ content }) => content !== '').map(({ role, content }) => ({ role, content }));
+  const messages: Message[] = turns
+    .filter(({ content }) => content !== '')
+    .map(({ role, content }) => ({ role, content }));
   if (system.trim()) messages.unshift({ role: 'system', content: system.trim() });
   return messages;
 }
@@ -66,7 +72,10 @@ export function messagesOf(turns: Turn[], system: string): Message[] {
 /** Something of that name from outside: an imported file, or a database that an older page wrote. */
 export function asConversation(value: unknown): Conversation | null {
   if (typeof value !== 'object' || value === null) return null;
-  const { id, title, named, created, updated, turns, model, contextUsed, contextSize } = value as Record<string, unknown>;
+  const { id, title, named, created, updated, turns, model, contextUsed, contextSize } = value as Record<
+    string,
+    unknown
+  >;
   if (typeof id !== 'string' || !id || !Array.isArray(turns)) return null;
   const conversation: Conversation = {
     id,
@@ -74,9 +83,13 @@ export function asConversation(value: unknown): Conversation | null {
     named: named === true,
     created: typeof created === 'number' ? created : Date.now(),
     updated: typeof updated === 'number' ? updated : Date.now(),
-    turns: turns.map(asTurn).filter((turn) => turn !== null),
+    turns: turns.map(asTurn).filter(turn => turn !== null),
   };
-  const { id: modelId, name, source } = (typeof model === 'object' && model !== null ? model : {}) as Record<string, unknown>;
+  const {
+    id: modelId,
+    name,
+    source,
+  } = (typeof model === 'object' && model !== null ? model : {}) as Record<string, unknown>;
   if (typeof modelId === 'string' && typeof name === 'string') {
     conversation.model = { id: modelId, name, source: typeof source === 'string' ? source : null };
   }
@@ -92,7 +105,7 @@ function asTurn(value: unknown): Turn | null {
   const turn: Turn = { role, content };
   if (cut === 'length' || cut === 'cancelled' || cut === 'error') turn.cut = cut;
   const numbers = Object.values(typeof figures === 'object' && figures !== null ? figures : { none: null });
-  if (numbers.every((number) => typeof number === 'number')) turn.figures = figures as Figures;
+  if (numbers.every(number => typeof number === 'number')) turn.figures = figures as Figures;
   // The tab was closed while it came.
   if (role === 'assistant' && !turn.figures && !turn.cut) turn.cut = 'cancelled';
   return turn;

@@ -17,7 +17,11 @@ export function copyButton(text: () => string, label: string, caption?: string):
     icon(done === false ? 'warning' : done ? 'check' : 'copy', 17),
     caption ? h('span', {}, done ? 'Copied' : caption) : null,
   ];
-  const button = h('button', { type: 'button', class: caption ? 'button' : 'quiet', 'aria-label': label, title: label }, ...face(null));
+  const button = h(
+    'button',
+    { type: 'button', class: caption ? 'button' : 'quiet', 'aria-label': label, title: label },
+    ...face(null),
+  );
   button.addEventListener('click', async () => {
     const done = await copyText(text());
     announce(done ? 'Copied' : 'The browser did not allow copying');

@@ -30,7 +30,11 @@ function database(): Promise<IDBDatabase> {
   return opened;
 }
 
-async function run<T>(table: Table, mode: IDBTransactionMode, ask: (store: IDBObjectStore) => IDBRequest<T>): Promise<T> {
+async function run<T>(
+  table: Table,
+  mode: IDBTransactionMode,
+  ask: (store: IDBObjectStore) => IDBRequest<T>,
+): Promise<T> {
   const transaction = (await database()).transaction(table, mode);
   const request = ask(transaction.objectStore(table));
   return new Promise((resolve, reject) => {
@@ -41,17 +45,17 @@ async function run<T>(table: Table, mode: IDBTransactionMode, ask: (store: IDBOb
 }
 
 export function all<T>(table: Table): Promise<T[]> {
-  return run(table, 'readonly', (store) => store.getAll() as IDBRequest<T[]>);
+  return run(table, 'readonly', store => store.getAll() as IDBRequest<T[]>);
 }
 
 export function get<T>(table: Table, id: string): Promise<T | undefined> {
-  return run(table, 'readonly', (store) => store.get(id) as IDBRequest<T | undefined>);
+  return run(table, 'readonly', store => store.get(id) as IDBRequest<T | undefined>);
 }
 
 export async function put(table: Table, record: { id: string }): Promise<void> {
-  await run(table, 'readwrite', (store) => store.put(record));
+  await run(table, 'readwrite', store => store.put(record));
 }
 
 export async function remove(table: Table, id: string): Promise<void> {
-  await run(table, 'readwrite', (store) => store.delete(id));
+  await run(table, 'readwrite', store => store.delete(id));
 }

@@ -17,7 +17,7 @@ export function askText(title: string, label: string, value: string, yes: string
 }
 
 function show<T>(title: string, body: Child[], yes: string, kind: string, value: () => T, none: T): Promise<T> {
-  return new Promise((resolve) => {
+  return new Promise(resolve => {
     const id = newId();
     const dialog = h(
       'dialog',

@@ -8,16 +8,16 @@ import { take } from './views/kept';
 export function takeDrops(): void {
   const cover = byId('drop');
   const holdsFiles = (event: DragEvent) => event.dataTransfer?.types.includes('Files') ?? false;
-  addEventListener('dragover', (event) => {
+  addEventListener('dragover', event => {
     if (!holdsFiles(event)) return;
     event.preventDefault();
     cover.hidden = false;
   });
-  addEventListener('dragleave', (event) => {
+  addEventListener('dragleave', event => {
     // Without a target it has left the window.
     if (event.relatedTarget === null) cover.hidden = true;
   });
-  addEventListener('drop', (event) => {
+  addEventListener('drop', event => {
     cover.hidden = true;
     if (!holdsFiles(event)) return;
     event.preventDefault();

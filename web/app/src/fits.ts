@@ -54,13 +54,25 @@ export function judge(bytes: number, now: Machine, stored = false): Verdict | nu
   const need = bytes + BESIDE;
   const gpu = usesGpu(now);
   if (!stored && now.room !== null && bytes > now.room) {
-    return { level: 'no', label: 'No room', detail: `The browser can keep ${show(now.room)} more, the file has ${show(bytes)}.` };
+    return {
+      level: 'no',
+      label: 'No room',
+      detail: `The browser can keep ${show(now.room)} more, the file has ${show(bytes)}.`,
+    };
   }
   if (!gpu && need > WASM_BYTES) {
-    return { level: 'no', label: 'Doesn’t fit', detail: `On the CPU it takes ${show(need)}; a tab has ${show(WASM_BYTES)}.` };
+    return {
+      level: 'no',
+      label: 'Doesn’t fit',
+      detail: `On the CPU it takes ${show(need)}; a tab has ${show(WASM_BYTES)}.`,
+    };
   }
   if (now.memory !== null && now.memory < 8e9 && need > 0.7 * now.memory) {
-    return { level: 'no', label: 'Doesn’t fit', detail: `It takes about ${show(need)} of ${show(now.memory)} of memory.` };
+    return {
+      level: 'no',
+      label: 'Doesn’t fit',
+      detail: `It takes about ${show(need)} of ${show(now.memory)} of memory.`,
+    };
   }
   if (!gpu && bytes > 600e6) {
     return { level: 'tight', label: 'Slow here', detail: `Without a GPU each token reads ${show(bytes)}.` };

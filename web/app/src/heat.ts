@@ -27,11 +27,13 @@ function few(layers: number): number {
 
 /** Of one kind of state: of all layers, or of one with all its bins. `relative`: each row in parts of its own mean. */
 export function gridOf(trace: Trace, name: string, layer: number | null, relative: boolean): Grid | null {
-  const columns = trace.samples.map(({ tracks }) => tracks.filter((track) => track.name === name && (layer === null || track.layer === layer)));
+  const columns = trace.samples.map(({ tracks }) =>
+    tracks.filter(track => track.name === name && (layer === null || track.layer === layer)),
+  );
   const first = columns.at(-1);
   if (!first || first.length === 0) return null;
   const most = layer === null ? few(first.length) : Infinity;
-  const rows = first.flatMap((track) => rowsOf(track, most));
+  const rows = first.flatMap(track => rowsOf(track, most));
   const values = new Float32Array(rows.length * columns.length);
   columns.forEach((tracks, column) => {
     let row = 0;
@@ -49,7 +51,13 @@ export function gridOf(trace: Trace, name: string, layer: number | null, relativ
     if (value > 0 && value < least) least = value;
     if (value > largest) largest = value;
   }
-  return { rows, columns: trace.samples.map(({ position }) => position), values, least: Math.min(least, largest), most: largest };
+  return {
+    rows,
+    columns: trace.samples.map(({ position }) => position),
+    values,
+    least: Math.min(least, largest),
+    most: largest,
+  };
 }
 
 function divideByMeans(values: Float32Array, columns: number): void {

@@ -27,8 +27,10 @@ export function isHybrid(model: Model | null): model is Hybrid {
 export function idsOf(text: string, vocabSize: number): Uint32Array | string {
   const words = text.split(/[\s,;[\]]+/).filter(Boolean);
   if (words.length === 0) return 'Write at least one id.';
-  const wrong = words.find((word) => !/^\d+$/.test(word) || Number(word) >= vocabSize);
-  return wrong === undefined ? Uint32Array.from(words, Number) : `“${wrong}” is no id: they are whole numbers below ${vocabSize}.`;
+  const wrong = words.find(word => !/^\d+$/.test(word) || Number(word) >= vocabSize);
+  return wrong === undefined
+    ? Uint32Array.from(words, Number)
+    : `“${wrong}” is no id: they are whole numbers below ${vocabSize}.`;
 }
 
 /** The likeliest next tokens, with what probability: softmax of a row of logits. */
@@ -40,5 +42,5 @@ export function likeliest(logits: Float32Array, count: number): { id: number; lo
   return [...logits.keys()]
     .sort((a, b) => logits[b]! - logits[a]!)
     .slice(0, count)
-    .map((id) => ({ id, logit: logits[id]!, probability: Math.exp(logits[id]! - most) / sum }));
+    .map(id => ({ id, logit: logits[id]!, probability: Math.exp(logits[id]! - most) / sum }));
 }

@@ -28,9 +28,9 @@ export async function openLibrary(): Promise<void> {
 
 async function refresh(): Promise<void> {
   try {
-    const found = (await all<unknown>('conversations')).map(asConversation).filter((one) => one !== null);
+    const found = (await all<unknown>('conversations')).map(asConversation).filter(one => one !== null);
     const now = current.get();
-    const sorted = found.map((one) => (one.id === pinned?.id ? pinned : one)).sort((a, b) => b.updated - a.updated);
+    const sorted = found.map(one => (one.id === pinned?.id ? pinned : one)).sort((a, b) => b.updated - a.updated);
     list.set(sorted);
     const fresh = sorted.find(({ id }) => id === now.id);
     if (fresh && fresh.updated > now.updated) current.set(fresh);
@@ -44,7 +44,7 @@ export function start(): void {
 }
 
 export function show(id: string): void {
-  const found = list.get().find((one) => one.id === id);
+  const found = list.get().find(one => one.id === id);
   if (found && found.id !== current.get().id) current.set(found);
 }
 
@@ -52,7 +52,7 @@ export function show(id: string): void {
 export async function keep(conversation: Conversation): Promise<void> {
   conversation.updated = Date.now();
   if (!conversation.named) conversation.title = titleOf(conversation.turns);
-  list.set([conversation, ...list.get().filter((one) => one.id !== conversation.id)]);
+  list.set([conversation, ...list.get().filter(one => one.id !== conversation.id)]);
   await store(conversation);
 }
 
@@ -62,7 +62,7 @@ export async function keepDraft(conversation: Conversation): Promise<void> {
 }
 
 export async function rename(id: string, title: string): Promise<void> {
-  const found = list.get().find((one) => one.id === id);
+  const found = list.get().find(one => one.id === id);
   if (!found || !title.trim()) return;
   for (const one of [found, current.get()]) {
     if (one.id === id) Object.assign(one, { title: title.trim(), named: true });
@@ -72,7 +72,7 @@ export async function rename(id: string, title: string): Promise<void> {
 }
 
 export async function forget(id: string): Promise<void> {
-  list.set(list.get().filter((one) => one.id !== id));
+  list.set(list.get().filter(one => one.id !== id));
   if (current.get().id === id) start();
   await remove('conversations', id);
   await remove('states', id);

@@ -38,7 +38,7 @@ function start(): void {
   byId('app').classList.add('ready');
   takeDrops();
   keepInTime();
-  addEventListener('keydown', (event) => {
+  addEventListener('keydown', event => {
     if (event.key === 'Escape' && running.get() && !document.querySelector('dialog[open], :popover-open')) stop();
   });
   void openLibrary();

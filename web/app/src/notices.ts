@@ -42,7 +42,11 @@ export function notify(notice: Notice): () => void {
     icon(notice.kind === 'info' ? 'check' : 'warning'),
     h('div', { class: 'notice-text' }, h('strong', {}, notice.title), notice.text ? h('p', {}, notice.text) : null),
     h('div', { class: 'notice-actions' }, ...buttons),
-    h('button', { type: 'button', class: 'quiet', 'aria-label': 'Dismiss', title: 'Dismiss', onclick: close }, icon('close', 18)),
+    h(
+      'button',
+      { type: 'button', class: 'quiet', 'aria-label': 'Dismiss', title: 'Dismiss', onclick: close },
+      icon('close', 18),
+    ),
   );
   byId('notices').appendChild(element);
   shown.set(key, close);

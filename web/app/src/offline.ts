@@ -13,7 +13,7 @@ export async function keepPage(): Promise<void> {
     return;
   }
   if (navigator.serviceWorker.controller) return;
-  await new Promise<void>((resolve) => {
+  await new Promise<void>(resolve => {
     navigator.serviceWorker.addEventListener('controllerchange', () => resolve(), { once: true });
     setTimeout(resolve, PATIENCE);
   });

@@ -4,7 +4,11 @@ import type { Check, DeviceReport, ModelInfo } from './engine';
 import { bytes, digits, scientific } from './format';
 
 export function bandwidth(perSecond: number | null): string {
-  return perSecond === null ? 'not measured' : perSecond < 1e12 ? `${digits(perSecond / 1e9)} GB/s` : `${digits(perSecond / 1e12)} TB/s`;
+  return perSecond === null
+    ? 'not measured'
+    : perSecond < 1e12
+      ? `${digits(perSecond / 1e9)} GB/s`
+      : `${digits(perSecond / 1e12)} TB/s`;
 }
 
 export function dispatch(seconds: number | null): string {

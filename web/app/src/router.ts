@@ -27,7 +27,7 @@ export function startRouter(routes: Route[]): void {
   let first = true;
   const follow = () => {
     const id = location.hash.replace(/^#\//, '');
-    const wanted = routes.find((one) => one.id === id) ?? routes[0]!;
+    const wanted = routes.find(one => one.id === id) ?? routes[0]!;
     let view = made.get(wanted.id);
     if (!view) {
       view = wanted.make();

@@ -41,7 +41,7 @@ export function nameOf(source: Source): string {
   if (source instanceof File) return source.name;
   if (source instanceof FileList || Array.isArray(source)) {
     const files = [...source];
-    return (files.find((file) => /\.(gguf|safetensors|mbjs|bin)$/i.test(file.name)) ?? files[0])?.name ?? 'a model';
+    return (files.find(file => /\.(gguf|safetensors|mbjs|bin)$/i.test(file.name)) ?? files[0])?.name ?? 'a model';
   }
   return source instanceof Blob ? 'a model' : (source.name ?? 'a model');
 }
@@ -72,7 +72,7 @@ async function become(wanted: Wanted, make: Make): Promise<Model | null> {
   if (control.signal.aborted) return null;
   phase.set({ kind: 'loading', wanted, progress: null });
   try {
-    const made = await make(control.signal, (progress) => {
+    const made = await make(control.signal, progress => {
       if (loading === control) phase.set({ kind: 'loading', wanted, progress });
     });
     if (loading !== control) {
@@ -112,7 +112,7 @@ export function cancel(): void {
 /** Closes what is open; says so to no one where nothing is. */
 export async function close(): Promise<void> {
   const opened = model();
-  if (opened) await Promise.all([...closing].map((run) => run()));
+  if (opened) await Promise.all([...closing].map(run => run()));
   if (phase.get().kind !== 'none') phase.set({ kind: 'none' });
   opened?.dispose();
 }

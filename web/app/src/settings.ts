@@ -45,7 +45,10 @@ function stored(): Settings {
     const found = JSON.parse(localStorage.getItem(KEY) ?? '{}') as Record<string, unknown>;
     for (const key of Object.keys(DEFAULTS) as (keyof Settings)[]) {
       const value = found[key];
-      const fits = key === 'seed' || key === 'context' ? value === null || typeof value === 'number' : typeof value === typeof DEFAULTS[key];
+      const fits =
+        key === 'seed' || key === 'context'
+          ? value === null || typeof value === 'number'
+          : typeof value === typeof DEFAULTS[key];
       if (fits) Object.assign(settings, { [key]: value });
     }
   } catch {

@@ -126,7 +126,7 @@ function readItem(lines: string[], at: number, mark: RegExpExecArray): [string[]
     const line = lines[next]!;
     if (isBlank(line)) {
       // It belongs to the item where an indented line follows.
-      const after = lines.slice(next, next + 3).find((other) => !isBlank(other));
+      const after = lines.slice(next, next + 3).find(other => !isBlank(other));
       if (after === undefined || indentOf(after) < Math.min(width, 2)) break;
       inner.push('');
     } else if (indentOf(line) >= Math.min(width, 2)) {
@@ -156,7 +156,14 @@ function indentOf(line: string): number {
 /** Whether a paragraph ends before this line. */
 function startsBlock(lines: string[], at: number): boolean {
   const line = lines[at]!;
-  return FENCE.test(line) || HEADING.test(line) || RULE.test(line) || QUOTE.test(line) || ITEM.test(line) || isTable(lines, at);
+  return (
+    FENCE.test(line) ||
+    HEADING.test(line) ||
+    RULE.test(line) ||
+    QUOTE.test(line) ||
+    ITEM.test(line) ||
+    isTable(lines, at)
+  );
 }
 
 function isTable(lines: string[], at: number): boolean {

@@ -128,7 +128,7 @@ function emphasise(nodes: Inline[], runs: Run[]): Inline[] {
     }
     if (run.opens && run.node.text) open.push(run);
   }
-  return nodes.filter((node) => node.kind !== 'text' || node.text !== '');
+  return nodes.filter(node => node.kind !== 'text' || node.text !== '');
 }
 
 function pairs(opener: Run, closer: Run): boolean {
@@ -136,10 +136,16 @@ function pairs(opener: Run, closer: Run): boolean {
   return closer.sign !== '~' || (opener.node.text.length === 2 && closer.node.text.length === 2);
 }
 
-function wrap(nodes: Inline[], opener: Run, closer: Run, kind: 'strong' | 'emphasis' | 'deleted', length: number): void {
+function wrap(
+  nodes: Inline[],
+  opener: Run,
+  closer: Run,
+  kind: 'strong' | 'emphasis' | 'deleted',
+  length: number,
+): void {
   const from = nodes.indexOf(opener.node) + 1;
   const to = nodes.indexOf(closer.node, from);
-  const inner = nodes.slice(from, to).filter((node) => node.kind !== 'text' || node.text !== '');
+  const inner = nodes.slice(from, to).filter(node => node.kind !== 'text' || node.text !== '');
   nodes.splice(from, to - from, { kind, inner });
   opener.node.text = opener.node.text.slice(length);
   closer.node.text = closer.node.text.slice(length);
@@ -171,7 +177,9 @@ function readLink(text: string, at: number): { node: Inline; length: number } | 
     else if (text[close] === ']' && (depth -= 1) === 0) break;
   }
   if (text[close] !== ']' || text[close + 1] !== '(') return null;
-  const target = /^\(\s*<?([^\s<>()]*(?:\([^\s<>()]*\)[^\s<>()]*)*)>?(?:\s+(?:"[^"]*"|'[^']*'))?\s*\)/.exec(text.slice(close + 1, close + 3000));
+  const target = /^\(\s*<?([^\s<>()]*(?:\([^\s<>()]*\)[^\s<>()]*)*)>?(?:\s+(?:"[^"]*"|'[^']*'))?\s*\)/.exec(
+    text.slice(close + 1, close + 3000),
+  );
   if (!target) return null;
   const label = text.slice(start, close);
   const inner = parseInline(label || target[1]!, false);

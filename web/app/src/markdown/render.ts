@@ -38,7 +38,11 @@ function renderInline(node: Inline): Node {
     case 'break':
       return h('br');
     case 'link':
-      return h('a', { href: node.address, target: '_blank', rel: 'noopener noreferrer' }, ...node.inner.map(renderInline));
+      return h(
+        'a',
+        { href: node.address, target: '_blank', rel: 'noopener noreferrer' },
+        ...node.inner.map(renderInline),
+      );
     case 'strong':
       return h('strong', {}, ...node.inner.map(renderInline));
     case 'emphasis':
@@ -52,14 +56,19 @@ function code(language: string, text: string): HTMLElement {
   return h(
     'figure',
     { class: 'code' },
-    h('figcaption', {}, h('span', {}, language || 'text'), copyButton(() => text, 'Copy code')),
+    h(
+      'figcaption',
+      {},
+      h('span', {}, language || 'text'),
+      copyButton(() => text, 'Copy code'),
+    ),
     // It scrolls sideways, so the keyboard has to reach it.
     h('pre', { tabindex: 0, 'aria-label': language ? `Code in ${language}` : 'Code' }, h('code', {}, text)),
   );
 }
 
 function list(block: Block & { kind: 'list' }): HTMLElement {
-  const items = block.items.map((item) => listItem(item, block.loose));
+  const items = block.items.map(item => listItem(item, block.loose));
   if (block.start === null) return h('ul', {}, ...items);
   return h('ol', { start: block.start === 1 ? null : block.start }, ...items);
 }
@@ -69,7 +78,12 @@ function listItem(item: Item, loose: boolean): HTMLElement {
     block.kind === 'paragraph' && !loose ? inline(block.text) : [renderBlock(block)],
   );
   if (item.done === null) return h('li', {}, ...children);
-  const box = h('input', { type: 'checkbox', disabled: true, checked: item.done, 'aria-label': item.done ? 'done' : 'not done' });
+  const box = h('input', {
+    type: 'checkbox',
+    disabled: true,
+    checked: item.done,
+    'aria-label': item.done ? 'done' : 'not done',
+  });
   return h('li', { class: 'task' }, box, ...children);
 }
 
@@ -85,7 +99,7 @@ function table(block: Block & { kind: 'table' }): HTMLElement {
       'table',
       {},
       h('thead', {}, h('tr', {}, ...block.head.map((text, column) => cell('th', text, column)))),
-      h('tbody', {}, ...block.rows.map((row) => h('tr', {}, ...row.map((text, column) => cell('td', text, column))))),
+      h('tbody', {}, ...block.rows.map(row => h('tr', {}, ...row.map((text, column) => cell('td', text, column))))),
     ),
   );
 }

@@ -12,7 +12,15 @@ export function chatView(): View {
   const empty = h('div', { class: 'scroller' }, welcome());
   const turns = transcript();
   const area = composer();
-  const element = h('div', {}, h('h1', { class: 'unseen' }, 'Chat'), h('div', { class: 'chat-top' }, loadingCard(), otherModel()), empty, turns, area);
+  const element = h(
+    'div',
+    {},
+    h('h1', { class: 'unseen' }, 'Chat'),
+    h('div', { class: 'chat-top' }, loadingCard(), otherModel()),
+    empty,
+    turns,
+    area,
+  );
   const draw = () => {
     const none = current.get().turns.length === 0;
     empty.hidden = !none;
@@ -26,7 +34,8 @@ export function chatView(): View {
   phase.watch(draw);
   // Whoever comes with a keyboard may write at once; on a phone the keyboard would cover the page.
   const focus = () => {
-    if (phase.get().kind === 'ready' && matchMedia('(hover: hover)').matches) document.getElementById('question')?.focus();
+    if (phase.get().kind === 'ready' && matchMedia('(hover: hover)').matches)
+      document.getElementById('question')?.focus();
   };
   let shown = current.get().id;
   current.watch(({ id }) => {
@@ -34,7 +43,7 @@ export function chatView(): View {
     shown = id;
   });
   let kind = '';
-  phase.watch((now) => {
+  phase.watch(now => {
     if (now.kind === 'ready' && kind === 'loading') focus();
     kind = now.kind;
   });
@@ -53,7 +62,13 @@ function otherModel(): HTMLElement {
     const { source, name } = model;
     fill(
       line,
-      h('span', {}, now.kind === 'ready' ? `${name} led this conversation; ${now.model.info.name} will read it anew.` : `${name} led this conversation.`),
+      h(
+        'span',
+        {},
+        now.kind === 'ready'
+          ? `${name} led this conversation; ${now.model.info.name} will read it anew.`
+          : `${name} led this conversation.`,
+      ),
       source
         ? h('button', { type: 'button', class: 'button small', onclick: () => void open(source, name) }, `Open ${name}`)
         : h('a', { class: 'button small', href: '#/models' }, 'Choose a model'),

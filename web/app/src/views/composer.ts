@@ -7,10 +7,22 @@ import { phase, type Phase } from '../session';
 
 /** Where questions are written; beneath it what the model is doing. */
 export function composer(): HTMLElement {
-  const text = h('textarea', { id: 'question', rows: 1, class: 'composer-text', 'aria-label': 'Your message', 'aria-describedby': 'composer-hint' });
+  const text = h('textarea', {
+    id: 'question',
+    rows: 1,
+    class: 'composer-text',
+    'aria-label': 'Your message',
+    'aria-describedby': 'composer-hint',
+  });
   const button = h('button', { type: 'submit', class: 'send', id: 'send' });
   const form = h('form', { class: 'composer', id: 'composer' }, text, button);
-  const foot = h('div', { class: 'composer-foot' }, contextMeter(), speed(), h('span', { id: 'composer-hint', class: 'hint' }, hint()));
+  const foot = h(
+    'div',
+    { class: 'composer-foot' },
+    contextMeter(),
+    speed(),
+    h('span', { id: 'composer-hint', class: 'hint' }, hint()),
+  );
 
   const update = () => {
     const busy = running.get() !== null;
@@ -25,27 +37,27 @@ export function composer(): HTMLElement {
   };
   const face = (busy: boolean) => fill(button, icon(busy ? 'stop' : 'send'));
   let busy: boolean | null = null;
-  running.watch((run) => {
+  running.watch(run => {
     if (busy !== (run !== null)) face((busy = run !== null));
     update();
   });
   phase.watch(update);
   text.addEventListener('input', () => (grow(text), update()));
-  text.addEventListener('keydown', (event) => {
+  text.addEventListener('keydown', event => {
     // Enter that ends the choice of a character (Chinese, Japanese) sends nothing.
     if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
       event.preventDefault();
       form.requestSubmit(button.type === 'submit' ? button : null);
     }
   });
-  button.addEventListener('click', (event) => {
+  button.addEventListener('click', event => {
     if (running.get()) {
       event.preventDefault();
       stop();
       text.focus();
     }
   });
-  form.addEventListener('submit', (event) => {
+  form.addEventListener('submit', event => {
     event.preventDefault();
     const question = text.value.trim();
     if (!question || running.get() || phase.get().kind !== 'ready') return;
@@ -101,7 +113,8 @@ function speed(): HTMLElement {
   const draw = () => {
     const run = running.get();
     const last = current.get().turns.at(-1)?.figures;
-    if (run?.prompt && run.pieces === 0) element.textContent = `reading ${count(run.prompt.read)} of ${count(run.prompt.of)} tokens`;
+    if (run?.prompt && run.pieces === 0)
+      element.textContent = `reading ${count(run.prompt.read)} of ${count(run.prompt.of)} tokens`;
     else if (run && run.pieces > 1) element.textContent = `${digits(run.perSecond)} tokens/s`;
     else if (run) element.textContent = 'thinking';
     else element.textContent = last ? `${digits(last.decodePerSecond)} tokens/s` : '';

@@ -8,7 +8,7 @@ let open = false;
 export function startDrawer(): void {
   narrow.addEventListener('change', apply);
   byId('backdrop').addEventListener('click', closeDrawer);
-  addEventListener('keydown', (event) => {
+  addEventListener('keydown', event => {
     if (event.key === 'Escape' && open) closeDrawer();
   });
   apply();

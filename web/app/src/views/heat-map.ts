@@ -31,10 +31,10 @@ export function heatMap(onCell: (cell: Cell | null) => void): HeatMap {
   };
   new ResizeObserver(draw).observe(canvas);
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
-  canvas.addEventListener('pointermove', (event) => grid && pick(cellAt(canvas, grid, event.offsetX, event.offsetY)));
+  canvas.addEventListener('pointermove', event => grid && pick(cellAt(canvas, grid, event.offsetX, event.offsetY)));
   canvas.addEventListener('pointerleave', () => pick(null));
   canvas.addEventListener('blur', () => pick(null));
-  canvas.addEventListener('keydown', (event) => {
+  canvas.addEventListener('keydown', event => {
     const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
     if (!grid || !step) return;
     event.preventDefault();

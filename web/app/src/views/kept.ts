@@ -10,7 +10,13 @@ import { change, settings } from '../settings';
 /** Conversations in and out of this browser. */
 export function keptSection(): HTMLElement {
   const id = newId();
-  const keep = h('input', { id, type: 'checkbox', class: 'switch', name: 'keepState', onchange: () => change({ keepState: keep.checked }) });
+  const keep = h('input', {
+    id,
+    type: 'checkbox',
+    class: 'switch',
+    name: 'keepState',
+    onchange: () => change({ keepState: keep.checked }),
+  });
   settings.watch(({ keepState }) => (keep.checked = keepState));
   const input = h('input', {
     type: 'file',
@@ -26,11 +32,24 @@ export function keptSection(): HTMLElement {
     },
   });
   const some = h('p', { class: 'soft' });
-  const out = h('button', { type: 'button', class: 'button', id: 'export-all', onclick: () => void give() }, icon('download', 17), 'Export all');
-  const clear = h('button', { type: 'button', class: 'button danger', onclick: () => void clearAll() }, icon('trash', 17), 'Delete all');
-  list.watch((all) => {
+  const out = h(
+    'button',
+    { type: 'button', class: 'button', id: 'export-all', onclick: () => void give() },
+    icon('download', 17),
+    'Export all',
+  );
+  const clear = h(
+    'button',
+    { type: 'button', class: 'button danger', onclick: () => void clearAll() },
+    icon('trash', 17),
+    'Delete all',
+  );
+  list.watch(all => {
     out.disabled = clear.disabled = all.length === 0;
-    fill(some, all.length === 0 ? 'There are none yet.' : `${count(all.length)} ${all.length === 1 ? 'is' : 'are'} kept.`);
+    fill(
+      some,
+      all.length === 0 ? 'There are none yet.' : `${count(all.length)} ${all.length === 1 ? 'is' : 'are'} kept.`,
+    );
   });
   return h(
     'section',
@@ -39,18 +58,39 @@ export function keptSection(): HTMLElement {
     h(
       'div',
       { class: 'setting' },
-      h('div', {}, h('label', { for: id, class: 'label' }, 'Keep the model’s state with them'), h('p', { class: 'field-note' }, 'A conversation that is reopened goes on at once. It takes room in the browser.')),
+      h(
+        'div',
+        {},
+        h('label', { for: id, class: 'label' }, 'Keep the model’s state with them'),
+        h(
+          'p',
+          { class: 'field-note' },
+          'A conversation that is reopened goes on at once. It takes room in the browser.',
+        ),
+      ),
       h('div', { class: 'setting-input' }, keep),
     ),
     some,
-    h('div', { class: 'buttons' }, out, h('button', { type: 'button', class: 'button', onclick: () => input.click() }, icon('upload', 17), 'Import'), input, clear),
+    h(
+      'div',
+      { class: 'buttons' },
+      out,
+      h('button', { type: 'button', class: 'button', onclick: () => input.click() }, icon('upload', 17), 'Import'),
+      input,
+      clear,
+    ),
   );
 }
 
 export async function take(file: File): Promise<void> {
   try {
     const added = await importFile(file);
-    notify({ kind: 'info', key: 'import', title: `${count(added)} imported`, text: `${file.name}, ${bytes(file.size)}` });
+    notify({
+      kind: 'info',
+      key: 'import',
+      title: `${count(added)} imported`,
+      text: `${file.name}, ${bytes(file.size)}`,
+    });
   } catch (error) {
     report('This file could not be imported', error);
   }
@@ -66,6 +106,13 @@ async function give(): Promise<void> {
 
 async function clearAll(): Promise<void> {
   const all = [...list.get()];
-  if (!(await confirm('Delete all conversations?', `${count(all.length)} of them, with the states of their models.`, 'Delete all'))) return;
+  if (
+    !(await confirm(
+      'Delete all conversations?',
+      `${count(all.length)} of them, with the states of their models.`,
+      'Delete all',
+    ))
+  )
+    return;
   for (const { id } of all) await forget(id);
 }

@@ -18,7 +18,14 @@ export function labRun(hybrid: Hybrid): HTMLElement {
 
 function runSection(hybrid: Hybrid): HTMLElement {
   const note = newId();
-  const ids = h('input', { id: 'lab-ids', type: 'text', class: 'field', value: '1, 2, 3, 4', inputmode: 'numeric', 'aria-describedby': note });
+  const ids = h('input', {
+    id: 'lab-ids',
+    type: 'text',
+    class: 'field',
+    value: '1, 2, 3, 4',
+    inputmode: 'numeric',
+    'aria-describedby': note,
+  });
   const wrong = h('p', { id: note, class: 'field-note', role: 'status' });
   const result = h('div', { id: 'lab-result', role: 'status' });
   const number = (id: string, label: string, value: number, step: number, max: number) => {
@@ -42,21 +49,40 @@ function runSection(hybrid: Hybrid): HTMLElement {
       report('The hybrid did not run', error);
     }
   };
-  const forward = act(async (found) => {
+  const forward = act(async found => {
     const logits = await hybrid.forward(found, 1, found.length);
-    return [h('h3', {}, 'Likeliest next tokens'), likeliestTable(logits.subarray(logits.length - hybrid.info.vocabSize))];
+    return [
+      h('h3', {}, 'Likeliest next tokens'),
+      likeliestTable(logits.subarray(logits.length - hybrid.info.vocabSize)),
+    ];
   });
-  const generate = act(async (found) => {
-    const options = { temperature: Number(temperature.input.value), topK: Number(topK.input.value), topP: Number(topP.input.value) };
+  const generate = act(async found => {
+    const options = {
+      temperature: Number(temperature.input.value),
+      topK: Number(topK.input.value),
+      topP: Number(topP.input.value),
+    };
     const began = performance.now();
     const written = await hybrid.generate(found, Number(n.input.value), options);
     const seconds = (performance.now() - began) / 1000;
-    return [h('h3', {}, 'Tokens'), h('p', { class: 'ids' }, [...written].join(', ')), h('p', { class: 'soft' }, `${digits(seconds)} s`)];
+    return [
+      h('h3', {}, 'Tokens'),
+      h('p', { class: 'ids' }, [...written].join(', ')),
+      h('p', { class: 'soft' }, `${digits(seconds)} s`),
+    ];
   });
-  const watch = act(async (found) => {
-    const options = { temperature: Number(temperature.input.value), topK: Number(topK.input.value), topP: Number(topP.input.value) };
+  const watch = act(async found => {
+    const options = {
+      temperature: Number(temperature.input.value),
+      topK: Number(topK.input.value),
+      topP: Number(topP.input.value),
+    };
     const written = await runWatched(hybrid, [...found], Number(n.input.value), options);
-    return [h('h3', {}, 'Tokens'), h('p', { class: 'ids' }, written.join(', ')), h('p', {}, h('a', { href: '#/state' }, 'See the state'))];
+    return [
+      h('h3', {}, 'Tokens'),
+      h('p', { class: 'ids' }, written.join(', ')),
+      h('p', {}, h('a', { href: '#/state' }, 'See the state')),
+    ];
   });
   return h(
     'section',
@@ -69,10 +95,18 @@ function runSection(hybrid: Hybrid): HTMLElement {
     h(
       'div',
       { class: 'buttons' },
-      h('button', { type: 'button', class: 'button primary', id: 'lab-generate', onclick: () => void generate() }, 'Generate'),
+      h(
+        'button',
+        { type: 'button', class: 'button primary', id: 'lab-generate', onclick: () => void generate() },
+        'Generate',
+      ),
       h('button', { type: 'button', class: 'button', id: 'lab-forward', onclick: () => void forward() }, 'Forward'),
       hybrid.info.recurrent
-        ? h('button', { type: 'button', class: 'button', id: 'lab-watch', onclick: () => void watch() }, 'Generate and watch the state')
+        ? h(
+            'button',
+            { type: 'button', class: 'button', id: 'lab-watch', onclick: () => void watch() },
+            'Generate and watch the state',
+          )
         : null,
     ),
     result,
@@ -94,9 +128,15 @@ async function runWatched(hybrid: Hybrid, ids: number[], count: number, sampling
 
 function likeliestTable(logits: Float32Array): HTMLElement {
   const rows = likeliest(logits, 5).map(({ id, logit, probability }) =>
-    h('tr', {}, h('th', { scope: 'row' }, id), h('td', {}, logit.toFixed(4)), h('td', {}, `${(100 * probability).toFixed(2)} %`)),
+    h(
+      'tr',
+      {},
+      h('th', { scope: 'row' }, id),
+      h('td', {}, logit.toFixed(4)),
+      h('td', {}, `${(100 * probability).toFixed(2)} %`),
+    ),
   );
-  const heads = ['Id', 'Logit', 'Probability'].map((head) => h('th', { scope: 'col' }, head));
+  const heads = ['Id', 'Logit', 'Probability'].map(head => h('th', { scope: 'col' }, head));
   return h('table', { class: 'figures-table' }, h('thead', {}, h('tr', {}, ...heads)), h('tbody', {}, ...rows));
 }
 
@@ -118,14 +158,26 @@ function fileSection(hybrid: Hybrid): HTMLElement {
       report('The hybrid could not be written', error);
     }
   };
-  const input = h('input', { type: 'file', id: 'lab-import', class: 'unseen', tabindex: -1, accept: '.mbjs,.bin', 'aria-label': 'An MBJS file' });
+  const input = h('input', {
+    type: 'file',
+    id: 'lab-import',
+    class: 'unseen',
+    tabindex: -1,
+    accept: '.mbjs,.bin',
+    'aria-label': 'An MBJS file',
+  });
   input.addEventListener('change', async () => {
     const file = input.files?.[0];
     input.value = '';
     if (!file) return;
     try {
       await hybrid.import(await file.arrayBuffer());
-      notify({ kind: 'info', key: 'lab-import', title: 'Weights taken over', text: `${file.name}, ${bytes(file.size)}` });
+      notify({
+        kind: 'info',
+        key: 'lab-import',
+        title: 'Weights taken over',
+        text: `${file.name}, ${bytes(file.size)}`,
+      });
     } catch (error) {
       report('The weights could not be taken over', error);
     }
@@ -138,11 +190,31 @@ function fileSection(hybrid: Hybrid): HTMLElement {
     h(
       'div',
       { class: 'buttons' },
-      h('button', { type: 'button', class: 'button', id: 'lab-export', onclick: () => void write() }, icon('download', 17), 'Export'),
+      h(
+        'button',
+        { type: 'button', class: 'button', id: 'lab-export', onclick: () => void write() },
+        icon('download', 17),
+        'Export',
+      ),
       config !== null
-        ? h('button', { type: 'button', class: 'button', id: 'lab-config', onclick: () => download('config.json', new Blob([config])) }, icon('download', 17), 'Configuration')
+        ? h(
+            'button',
+            {
+              type: 'button',
+              class: 'button',
+              id: 'lab-config',
+              onclick: () => download('config.json', new Blob([config])),
+            },
+            icon('download', 17),
+            'Configuration',
+          )
         : null,
-      h('button', { type: 'button', class: 'button', onclick: () => input.click() }, icon('upload', 17), 'Take weights from a file'),
+      h(
+        'button',
+        { type: 'button', class: 'button', onclick: () => input.click() },
+        icon('upload', 17),
+        'Take weights from a file',
+      ),
       input,
     ),
     h('p', { class: 'field-note' }, 'A file fits where it has the same configuration.'),
@@ -159,12 +231,22 @@ function parameterSection(hybrid: Hybrid): HTMLElement {
       const all = await hybrid.parameters();
       const sum = all.reduce((total, { values }) => total + values.length, 0);
       const rows = all.map(({ name, shape, values }) =>
-        h('tr', {}, h('th', { scope: 'row' }, name), h('td', {}, shape.join(' × ')), h('td', { class: 'align-right' }, count(values.length))),
+        h(
+          'tr',
+          {},
+          h('th', { scope: 'row' }, name),
+          h('td', {}, shape.join(' × ')),
+          h('td', { class: 'align-right' }, count(values.length)),
+        ),
       );
       fill(
         body,
         h('p', { class: 'soft' }, `${count(all.length)} with ${count(sum)} numbers`),
-        h('div', { class: 'table', tabindex: 0, role: 'region', 'aria-label': 'Parameters' }, h('table', { class: 'figures-table' }, h('tbody', {}, ...rows))),
+        h(
+          'div',
+          { class: 'table', tabindex: 0, role: 'region', 'aria-label': 'Parameters' },
+          h('table', { class: 'figures-table' }, h('tbody', {}, ...rows)),
+        ),
       );
     } catch (error) {
       report('The parameters cannot be listed', error);

@@ -17,7 +17,10 @@ export function labView(): View {
   });
   const element = h('div', {});
   append(element, [
-    viewHead('Lab', 'A small hybrid with fresh weights: state-space and attention layers as a configuration says. Equal seeds give equal weights.'),
+    viewHead(
+      'Lab',
+      'A small hybrid with fresh weights: state-space and attention layers as a configuration says. Equal seeds give equal weights.',
+    ),
     configuration(),
     run,
   ]);
@@ -40,7 +43,7 @@ function configuration(): HTMLElement {
     wrong,
     h('div', { class: 'buttons' }, button, again),
   );
-  form.addEventListener('submit', (event) => {
+  form.addEventListener('submit', event => {
     event.preventDefault();
     const fault = faultOf(input.value);
     input.setAttribute('aria-invalid', String(fault !== null));
@@ -50,10 +53,11 @@ function configuration(): HTMLElement {
     made.config = input.value;
     void create(input.value, 'a hybrid');
   });
-  phase.watch((now) => {
+  phase.watch(now => {
     button.disabled = now.kind === 'loading';
     if (now.kind === 'failed' && now.wanted.source === null) fill(wrong, explain(now.error).text);
-    else if (now.kind === 'ready' && isHybrid(now.model)) fill(wrong, `Made: ${describeLayers(now.model.info.schedule)}.`);
+    else if (now.kind === 'ready' && isHybrid(now.model))
+      fill(wrong, `Made: ${describeLayers(now.model.info.schedule)}.`);
   });
   return form;
 }

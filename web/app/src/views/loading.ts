@@ -20,13 +20,23 @@ export function loadingCard(prefix = ''): HTMLElement {
   const title = h('h2', { class: 'loading-title' });
   const bar = h('progress', { class: 'progress', max: 1, 'aria-label': 'Progress' });
   const figures = h('p', { class: 'loading-figures' });
-  const note = h('p', { class: 'field-note' }, 'It is kept in this browser. A download that is cut goes on where it ended.');
-  const stop = h('button', { type: 'button', class: 'button', id: `${prefix}cancel-load`, onclick: cancel }, icon('close', 17), 'Cancel');
+  const note = h(
+    'p',
+    { class: 'field-note' },
+    'It is kept in this browser. A download that is cut goes on where it ended.',
+  );
+  const stop = h(
+    'button',
+    { type: 'button', class: 'button', id: `${prefix}cancel-load`, onclick: cancel },
+    icon('close', 17),
+    'Cancel',
+  );
   let stage = '';
-  phase.watch((now) => {
+  phase.watch(now => {
     card.hidden = !(now.kind === 'loading' || now.kind === 'failed' || now.kind === 'lost');
     if (now.kind === 'loading') {
-      if (!bar.isConnected || card.firstChild !== title) fill(card, title, bar, h('div', { class: 'row' }, figures, stop), note);
+      if (!bar.isConnected || card.firstChild !== title)
+        fill(card, title, bar, h('div', { class: 'row' }, figures, stop), note);
       const { progress } = now;
       title.textContent = `${progress ? stageOf(progress) : 'Opening'} ${now.wanted.name}`;
       // Only stages are read out; the bar can be asked.
@@ -50,7 +60,8 @@ export function figuresOf(progress: Progress): string {
   if (progress.stage === 'compile') return `${count(progress.loaded)} of ${count(progress.total)} pipelines`;
   const parts = [`${bytes(progress.loaded)} of ${bytes(progress.total)}`];
   if (progress.bytesPerSecond > 0) parts.push(`${bytes(progress.bytesPerSecond)}/s`);
-  if (progress.secondsLeft !== null && progress.loaded < progress.total) parts.push(`${duration(progress.secondsLeft)} left`);
+  if (progress.secondsLeft !== null && progress.loaded < progress.total)
+    parts.push(`${duration(progress.secondsLeft)} left`);
   return parts.join(' · ');
 }
 
@@ -63,7 +74,12 @@ function trouble(now: Phase & { kind: 'failed' | 'lost' }, prefix: string): Node
       : [
           h(
             'button',
-            { type: 'button', class: 'button primary', id: `${prefix}reopen`, onclick: () => void (now.kind === 'lost' ? reopen() : open(source, name)) },
+            {
+              type: 'button',
+              class: 'button primary',
+              id: `${prefix}reopen`,
+              onclick: () => void (now.kind === 'lost' ? reopen() : open(source, name)),
+            },
             icon('again', 17),
             now.kind === 'lost' ? 'Open it again' : 'Try again',
           ),
@@ -76,7 +92,12 @@ function trouble(now: Phase & { kind: 'failed' | 'lost' }, prefix: string): Node
       'div',
       { class: 'row' },
       h('span', { class: 'soft' }, name),
-      h('span', { class: 'buttons' }, ...again, h('button', { type: 'button', class: 'button', onclick: () => go('models') }, 'Choose a model')),
+      h(
+        'span',
+        { class: 'buttons' },
+        ...again,
+        h('button', { type: 'button', class: 'button', onclick: () => go('models') }, 'Choose a model'),
+      ),
     ),
   ];
 }

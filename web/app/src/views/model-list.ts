@@ -38,7 +38,7 @@ export async function refreshStored(): Promise<void> {
 export function storedList(most = Infinity): HTMLElement {
   return entries(
     () => stored.get().slice(0, most).map(ofStored),
-    (draw) => void stored.watch(draw),
+    draw => void stored.watch(draw),
   );
 }
 
@@ -46,10 +46,13 @@ export function storedList(most = Infinity): HTMLElement {
 export function suggestedList(most = Infinity): HTMLElement {
   return entries(
     () => {
-      const here = new Set(stored.get().map((model) => model.url));
-      return suggestions.filter((model) => !here.has(model.url)).slice(0, most).map(ofSuggestion);
+      const here = new Set(stored.get().map(model => model.url));
+      return suggestions
+        .filter(model => !here.has(model.url))
+        .slice(0, most)
+        .map(ofSuggestion);
     },
-    (draw) => void stored.watch(draw),
+    draw => void stored.watch(draw),
   );
 }
 
@@ -64,18 +67,32 @@ function ofStored(model: StoredModel): Entry {
     // A download that was cut goes on from its address.
     source: whole || !model.url ? `stored:${model.name}` : model.url,
     action: whole ? 'Open' : 'Go on',
-    remove: async () => {
-      if (!(await confirm('Delete this model?', `${model.name}, ${bytes(model.have)}. It can be fetched again.`, 'Delete'))) return;
-      await Selkie.store.delete(model.name);
-      announce(`${model.name} was deleted`);
-      await refreshStored();
-    },
+    remove: () => askDelete(model),
   };
+}
+
+async function askDelete({ name, have }: StoredModel): Promise<void> {
+  if (!(await confirm('Delete this model?', `${name}, ${bytes(have)}. It can be fetched again.`, 'Delete'))) return;
+  try {
+    await Selkie.store.delete(name);
+    announce(`${name} was deleted`);
+  } catch (error) {
+    report('The model was not deleted', error);
+  }
+  await refreshStored();
 }
 
 function ofSuggestion(model: (typeof suggestions)[number]): Entry {
   const { url, name, type, kind } = model;
-  return { title: name, tags: [type, kind], text: model.about, bytes: model.bytes, stored: false, source: url, action: 'Get' };
+  return {
+    title: name,
+    tags: [type, kind],
+    text: model.about,
+    bytes: model.bytes,
+    stored: false,
+    source: url,
+    action: 'Get',
+  };
 }
 
 function entries(list: () => Entry[], watch: (draw: () => void) => void): HTMLElement {
@@ -86,7 +103,8 @@ function entries(list: () => Entry[], watch: (draw: () => void) => void): HTMLEl
   phase.watch(({ kind }) => {
     // The last answers say how fast others would be.
     if (kind === 'ready') draw();
-    for (const button of element.querySelectorAll<HTMLButtonElement>('button.open')) button.disabled = kind === 'loading';
+    for (const button of element.querySelectorAll<HTMLButtonElement>('button.open'))
+      button.disabled = kind === 'loading';
   });
   return element;
 }
@@ -95,14 +113,15 @@ function row(entry: Entry): HTMLElement {
   const verdict = judge(entry.bytes, machine.get(), entry.stored);
   const fit = verdict && h('span', { class: `fit ${verdict.level}`, title: verdict.detail }, verdict.label);
   const pace = verdict && estimate(entry.bytes, usesGpu(machine.get()) ? 'webgpu' : 'cpu');
-  const speed = pace === null ? null : h('span', { class: 'pace', title: 'From the answers so far' }, `≈ ${digits(pace)} tokens/s`);
+  const speed =
+    pace === null ? null : h('span', { class: 'pace', title: 'From the answers so far' }, `≈ ${digits(pace)} tokens/s`);
   return h(
     'li',
     { class: 'model', 'data-source': entry.source },
     h(
       'div',
       { class: 'model-text' },
-      h('h3', {}, entry.title, ...entry.tags.map((tag) => h('span', { class: 'tag' }, tag))),
+      h('h3', {}, entry.title, ...entry.tags.map(tag => h('span', { class: 'tag' }, tag))),
       h('p', {}, entry.text, verdict && verdict.level !== 'fits' ? ` ${verdict.detail}` : null),
     ),
     h('div', { class: 'model-size' }, h('span', {}, bytes(entry.bytes)), fit, speed),
@@ -121,7 +140,17 @@ function row(entry: Entry): HTMLElement {
         entry.action,
       ),
       entry.remove
-        ? h('button', { type: 'button', class: 'quiet', 'aria-label': `Delete ${entry.title}`, title: 'Delete', onclick: () => void entry.remove!() }, icon('trash'))
+        ? h(
+            'button',
+            {
+              type: 'button',
+              class: 'quiet',
+              'aria-label': `Delete ${entry.title}`,
+              title: 'Delete',
+              onclick: () => void entry.remove!(),
+            },
+            icon('trash'),
+          )
         : null,
     ),
   );

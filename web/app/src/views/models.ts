@@ -14,7 +14,7 @@ export function modelsView(): View {
   const here = h('p', { class: 'soft', id: 'machine' });
   machine.watch(() => fill(here, describeMachine()));
   const keepSection = h('section', {}, h('h2', {}, 'On this device'), storedList(), storageLine());
-  stored.watch((models) => (keepSection.hidden = models.length === 0));
+  stored.watch(models => (keepSection.hidden = models.length === 0));
   const element = h('div', {});
   append(element, [
     viewHead('Models', 'They run in this tab and are kept in this browser. Nothing that you write leaves it.'),
@@ -33,14 +33,15 @@ function describeMachine(): string {
   if (usesGpu(machine.get())) return `Models run on ${device.adapter!.name}.`;
   const simd = device.cpu.simd === 'relaxed' ? 'relaxed SIMD' : 'SIMD';
   if (!device.adapter) return `This browser offers no WebGPU: models run on the CPU, with ${simd} and one thread.`;
-  if (device.adapter.software) return `The only adapter is software (${device.adapter.name}): models run on the CPU, with ${simd} and one thread.`;
+  if (device.adapter.software)
+    return `The only adapter is software (${device.adapter.name}): models run on the CPU, with ${simd} and one thread.`;
   return `Models run on the CPU, as Settings say, with ${simd} and one thread.`;
 }
 
 /** What is open now, and the way to close it. */
 function openModel(): HTMLElement {
   const section = h('section', { class: 'card', id: 'open-model' });
-  phase.watch((now) => {
+  phase.watch(now => {
     section.hidden = now.kind !== 'ready';
     if (now.kind !== 'ready') return;
     const { info } = now.model;
@@ -57,7 +58,11 @@ function openModel(): HTMLElement {
       h('h2', {}, info.name),
       info.fallback ? h('p', { class: 'soft' }, info.fallback) : null,
       h('dl', { class: 'facts' }, ...facts.map(([name, value]) => h('div', {}, h('dt', {}, name), h('dd', {}, value)))),
-      h('div', { class: 'buttons' }, h('button', { type: 'button', class: 'button', onclick: () => void close() }, 'Close it')),
+      h(
+        'div',
+        { class: 'buttons' },
+        h('button', { type: 'button', class: 'button', onclick: () => void close() }, 'Close it'),
+      ),
     );
   });
   return section;
@@ -72,7 +77,11 @@ export function describeLayers(schedule: string[]): string {
 
 function storageLine(): HTMLElement {
   const text = h('span', {});
-  const button = h('button', { type: 'button', class: 'link', onclick: () => void persist() }, 'Ask the browser to keep them');
+  const button = h(
+    'button',
+    { type: 'button', class: 'link', onclick: () => void persist() },
+    'Ask the browser to keep them',
+  );
   const line = h('p', { class: 'soft storage' }, text, button);
   const persist = async () => {
     try {
@@ -82,7 +91,7 @@ function storageLine(): HTMLElement {
       report('The browser did not answer', error);
     }
   };
-  stored.watch((models) => {
+  stored.watch(models => {
     const { room } = machine.get();
     const sum = models.reduce((total, { have }) => total + have, 0);
     text.textContent = `${bytes(sum)} in use${room === null ? '' : `, ${bytes(room)} free`}. `;

@@ -25,7 +25,7 @@ export function opener(prefix = ''): HTMLElement {
     h('div', { class: 'joined' }, address, h('button', { type: 'submit', class: 'button' }, 'Open')),
     error,
   );
-  form.addEventListener('submit', (event) => {
+  form.addEventListener('submit', event => {
     event.preventDefault();
     const url = asUrl(address.value);
     address.setAttribute('aria-invalid', String(!url));
@@ -55,7 +55,11 @@ function filePicker(prefix: string): HTMLElement {
     { class: 'opener-file' },
     h('button', { type: 'button', class: 'button', onclick: () => input.click() }, icon('file'), 'Open a file'),
     input,
-    h('p', { class: 'field-note' }, 'A .gguf, or .safetensors or .mbjs with its config.json. Dropping it anywhere works, too.'),
+    h(
+      'p',
+      { class: 'field-note' },
+      'A .gguf, or .safetensors or .mbjs with its config.json. Dropping it anywhere works, too.',
+    ),
   );
 }
 

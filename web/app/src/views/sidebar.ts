@@ -30,22 +30,35 @@ export function fillSidebar(): void {
   };
   fill(
     byId('sidebar'),
-    h('div', { class: 'brand' }, h('img', { src: './icon.svg', alt: '', width: 28, height: 28 }), h('span', {}, 'Selkie'), themeButton()),
-    h('button', { type: 'button', class: 'button new', id: 'new-conversation', onclick: fresh }, icon('plus'), 'New conversation'),
+    h(
+      'div',
+      { class: 'brand' },
+      h('img', { src: './icon.svg', alt: '', width: 28, height: 28 }),
+      h('span', {}, 'Selkie'),
+      themeButton(),
+    ),
+    h(
+      'button',
+      { type: 'button', class: 'button new', id: 'new-conversation', onclick: fresh },
+      icon('plus'),
+      'New conversation',
+    ),
     h('div', { class: 'conversations' }, h('h2', { class: 'unseen' }, 'Conversations'), conversations()),
     places(),
   );
 }
 
 function places(): HTMLElement {
-  const links = PLACES.map(([id, title, name]) => h('a', { href: `#/${id}`, 'data-place': id, onclick: closeDrawer }, icon(name), title));
-  route.watch((now) => {
+  const links = PLACES.map(([id, title, name]) =>
+    h('a', { href: `#/${id}`, 'data-place': id, onclick: closeDrawer }, icon(name), title),
+  );
+  route.watch(now => {
     for (const link of links) {
       if (link.dataset['place'] === now) link.setAttribute('aria-current', 'page');
       else link.removeAttribute('aria-current');
     }
   });
-  return h('ul', { class: 'places' }, ...links.map((link) => h('li', {}, link)));
+  return h('ul', { class: 'places' }, ...links.map(link => h('li', {}, link)));
 }
 
 function conversations(): HTMLElement {
@@ -55,14 +68,19 @@ function conversations(): HTMLElement {
     const all = list.get();
     const now = current.get().id;
     // The focus stays on the entry it is on.
-    const focused = (document.activeElement as HTMLElement | null)?.closest<HTMLElement>('[data-conversation]')?.dataset['conversation'];
-    fill(element, ...all.map((one) => entry(one, one.id === now)));
+    const focused = (document.activeElement as HTMLElement | null)?.closest<HTMLElement>('[data-conversation]')
+      ?.dataset['conversation'];
+    fill(element, ...all.map(one => entry(one, one.id === now)));
     if (focused) element.querySelector<HTMLElement>(`[data-conversation="${CSS.escape(focused)}"] .title`)?.focus();
     empty.hidden = all.length > 0;
   };
   let drawn = '';
   const drawIfChanged = () => {
-    const key = JSON.stringify([current.get().id, route.get(), list.get().map(({ id, title, updated }) => [id, title, updated])]);
+    const key = JSON.stringify([
+      current.get().id,
+      route.get(),
+      list.get().map(({ id, title, updated }) => [id, title, updated]),
+    ]);
     if (key !== drawn) draw();
     drawn = key;
   };
@@ -82,7 +100,13 @@ function entry(one: Conversation, isCurrent: boolean): HTMLElement {
     { 'data-conversation': one.id, class: isCurrent ? 'current' : null },
     h(
       'button',
-      { type: 'button', class: 'title', 'aria-current': isCurrent ? 'true' : null, title: `${one.title} · ${when(one.updated)}`, onclick: pick },
+      {
+        type: 'button',
+        class: 'title',
+        'aria-current': isCurrent ? 'true' : null,
+        title: `${one.title} · ${when(one.updated)}`,
+        onclick: pick,
+      },
       one.title,
     ),
     menu(one),
@@ -113,8 +137,12 @@ function menu(one: Conversation): HTMLElement {
     item('download', 'Export', () => exportOne(one)),
     item('trash', 'Delete', () => askDelete(one), 'danger'),
   );
-  const button = h('button', { type: 'button', class: 'quiet more', popovertarget: id, 'aria-label': `More for ${one.title}`, title: 'More' }, icon('more', 18));
-  popover.addEventListener('toggle', (event) => {
+  const button = h(
+    'button',
+    { type: 'button', class: 'quiet more', popovertarget: id, 'aria-label': `More for ${one.title}`, title: 'More' },
+    icon('more', 18),
+  );
+  popover.addEventListener('toggle', event => {
     if ((event as ToggleEvent).newState !== 'open') return;
     const { bottom, right } = button.getBoundingClientRect();
     popover.style.top = `${Math.min(bottom + 4, innerHeight - popover.offsetHeight - 8)}px`;
@@ -129,7 +157,14 @@ async function askName(one: Conversation): Promise<void> {
 }
 
 async function askDelete(one: Conversation): Promise<void> {
-  if (!(await confirm('Delete this conversation?', `“${one.title}” and what the model kept of it will be gone.`, 'Delete'))) return;
+  if (
+    !(await confirm(
+      'Delete this conversation?',
+      `“${one.title}” and what the model kept of it will be gone.`,
+      'Delete',
+    ))
+  )
+    return;
   if (running.get()?.conversation.id === one.id) stop();
   await forget(one.id);
   announce('Deleted');
@@ -138,7 +173,12 @@ async function askDelete(one: Conversation): Promise<void> {
 const THEMES: Record<Theme, string> = { auto: 'as the system', light: 'light', dark: 'dark' };
 
 function themeButton(): HTMLElement {
-  const button = h('button', { type: 'button', class: 'quiet', id: 'theme', onclick: () => change({ theme: nextTheme(settings.get().theme) }) });
+  const button = h('button', {
+    type: 'button',
+    class: 'quiet',
+    id: 'theme',
+    onclick: () => change({ theme: nextTheme(settings.get().theme) }),
+  });
   settings.watch(({ theme }) => {
     fill(button, icon(theme, 19));
     button.setAttribute('aria-label', `Theme: ${THEMES[theme]}`);

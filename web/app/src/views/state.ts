@@ -13,13 +13,18 @@ export function stateView(): View {
   const kind = h('select', { class: 'field', id: 'state-kind', onchange: () => draw() });
   const layer = h('select', { class: 'field', id: 'state-layer', onchange: () => draw() });
   const scale = h('select', { class: 'field', id: 'state-scale', onchange: () => draw() });
-  const during = h('input', { type: 'checkbox', class: 'switch', id: newId(), onchange: () => closely.set(during.checked) });
+  const during = h('input', {
+    type: 'checkbox',
+    class: 'switch',
+    id: newId(),
+    onchange: () => closely.set(during.checked),
+  });
   const readout = h('p', { class: 'readout', role: 'status', 'aria-live': 'polite' });
   const legend = h('p', { class: 'legend' });
   const table = h('tbody');
   const nothing = h('p', { class: 'card soft', id: 'no-state' });
   let grid: Grid | null = null;
-  const map = heatMap((cell) => fill(readout, cell && grid ? describeCell(grid, cell) : AT_REST));
+  const map = heatMap(cell => fill(readout, cell && grid ? describeCell(grid, cell) : AT_REST));
   const picture = h(
     'section',
     { class: 'card' },
@@ -30,7 +35,11 @@ export function stateView(): View {
       field('Layers', layer),
       field('Values', scale),
       h('label', { class: 'check', for: during.id }, during, h('span', {}, 'Sample while it answers, too')),
-      h('button', { type: 'button', class: 'button small', onclick: () => opened() && void sample(opened()!) }, 'Sample now'),
+      h(
+        'button',
+        { type: 'button', class: 'button small', onclick: () => opened() && void sample(opened()!) },
+        'Sample now',
+      ),
       h('button', { type: 'button', class: 'button small', onclick: clearTrace }, 'Clear'),
     ),
     map.element,
@@ -43,7 +52,11 @@ export function stateView(): View {
       h(
         'table',
         { class: 'figures-table' },
-        h('thead', {}, h('tr', {}, ...['Layer', 'First', 'Last', 'Largest'].map((name) => h('th', { scope: 'col' }, name)))),
+        h(
+          'thead',
+          {},
+          h('tr', {}, ...['Layer', 'First', 'Last', 'Largest'].map(name => h('th', { scope: 'col' }, name))),
+        ),
         table,
       ),
     ),
@@ -58,9 +71,22 @@ export function stateView(): View {
     picture.hidden = why !== '';
     fill(nothing, why);
     if (why || !now) return;
-    options(kind, names.map((name) => [name, name]));
-    const layers = [...new Set(current.samples.at(-1)!.tracks.filter(({ name }) => name === kind.value).map((track) => track.layer))];
-    options(layer, [['', 'All'], ...layers.map((at): [string, string] => [String(at), `${at} · ${now.info.schedule[at] ?? ''}`])]);
+    options(
+      kind,
+      names.map(name => [name, name]),
+    );
+    const layers = [
+      ...new Set(
+        current.samples
+          .at(-1)!
+          .tracks.filter(({ name }) => name === kind.value)
+          .map(track => track.layer),
+      ),
+    ];
+    options(layer, [
+      ['', 'All'],
+      ...layers.map((at): [string, string] => [String(at), `${at} · ${now.info.schedule[at] ?? ''}`]),
+    ]);
     options(scale, [
       ['', 'As they are'],
       ['relative', 'Beside their mean over time'],
@@ -68,7 +94,13 @@ export function stateView(): View {
     grid = gridOf(current, kind.value, layer.value === '' ? null : Number(layer.value), scale.value === 'relative');
     if (!grid) return;
     map.show(grid, describe(grid, kind.value));
-    fill(legend, digits(grid.least), scaleBar(), digits(grid.most), h('span', { class: 'soft' }, `root mean square${scale.value ? ', of its mean' : ''}, on a logarithmic scale`));
+    fill(
+      legend,
+      digits(grid.least),
+      scaleBar(),
+      digits(grid.most),
+      h('span', { class: 'soft' }, `root mean square${scale.value ? ', of its mean' : ''}, on a logarithmic scale`),
+    );
     fill(table, ...tableRows(grid));
   };
   phase.watch(draw);
@@ -77,7 +109,10 @@ export function stateView(): View {
   fill(readout, AT_REST);
   const element = h('div', {});
   append(element, [
-    viewHead('State', 'A recurrent layer keeps what it read in a state of fixed size. Here is how strong its channels are, after each answer.'),
+    viewHead(
+      'State',
+      'A recurrent layer keeps what it read in a state of fixed size. Here is how strong its channels are, after each answer.',
+    ),
     nothing,
     picture,
   ]);
@@ -93,7 +128,8 @@ function opened(): Model | null {
 
 function reason(model: Model | null, kinds: number): string {
   if (!model) return 'No model is open. Mamba and Granite 4.0 H have recurrent layers; there are some under Models.';
-  if (!model.info.recurrent) return `${model.info.name} has no recurrent layers: attention keeps all that it read. Mamba and Granite 4.0 H have some.`;
+  if (!model.info.recurrent)
+    return `${model.info.name} has no recurrent layers: attention keeps all that it read. Mamba and Granite 4.0 H have some.`;
   return kinds === 0 ? 'Nothing was sampled yet: ask something, and come back.' : '';
 }
 
@@ -104,7 +140,8 @@ function field(label: string, select: HTMLSelectElement): HTMLElement {
 /** Keeps what is chosen where it is still there. */
 function options(select: HTMLSelectElement, wanted: [value: string, text: string][]): void {
   const chosen = select.value;
-  if (select.options.length === wanted.length && wanted.every(([value], at) => select.options[at]!.value === value)) return;
+  if (select.options.length === wanted.length && wanted.every(([value], at) => select.options[at]!.value === value))
+    return;
   fill(select, ...wanted.map(([value, text]) => h('option', { value }, text)));
   if (wanted.some(([value]) => value === chosen)) select.value = chosen;
 }
@@ -125,11 +162,12 @@ function describeCell(grid: Grid, { row, column }: Cell): string {
 
 function tableRows({ rows, columns, values }: Grid): HTMLElement[] {
   const layers = [...new Set(rows.map(({ layer }) => layer))];
-  return layers.map((layer) => {
+  return layers.map(layer => {
     const own = rows.flatMap((row, at) => (row.layer === layer ? [at] : []));
-    const norm = (column: number) => Math.sqrt(own.reduce((sum, row) => sum + values[row * columns.length + column]! ** 2, 0) / own.length);
+    const norm = (column: number) =>
+      Math.sqrt(own.reduce((sum, row) => sum + values[row * columns.length + column]! ** 2, 0) / own.length);
     const all = columns.map((_, column) => norm(column));
-    const cells = [all[0]!, all.at(-1)!, Math.max(...all)].map((value) => h('td', {}, value.toPrecision(3)));
+    const cells = [all[0]!, all.at(-1)!, Math.max(...all)].map(value => h('td', {}, value.toPrecision(3)));
     return h('tr', {}, h('th', { scope: 'row' }, layer), ...cells);
   });
 }

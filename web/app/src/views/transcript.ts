@@ -11,8 +11,18 @@ const NEAR = 80;
 
 /** The turns of the conversation. It follows the answer as long as its end is in view. */
 export function transcript(): HTMLElement {
-  const turns = h('div', { class: 'turns', role: 'log', 'aria-live': 'off', 'aria-label': 'Conversation', tabindex: -1 });
-  const down = h('button', { type: 'button', class: 'to-end', 'aria-label': 'To the end', title: 'To the end', hidden: true }, icon('down', 18));
+  const turns = h('div', {
+    class: 'turns',
+    role: 'log',
+    'aria-live': 'off',
+    'aria-label': 'Conversation',
+    tabindex: -1,
+  });
+  const down = h(
+    'button',
+    { type: 'button', class: 'to-end', 'aria-label': 'To the end', title: 'To the end', hidden: true },
+    icon('down', 18),
+  );
   const scroller = h('div', { class: 'scroller' }, turns);
   const views = new WeakMap<Turn, TurnView>();
   let follows = true;
@@ -30,13 +40,14 @@ export function transcript(): HTMLElement {
 
   const draw = () => {
     const conversation = current.get();
-    const wanted = conversation.turns.map((turn) => {
+    const wanted = conversation.turns.map(turn => {
       const view = views.get(turn) ?? turnView(turn);
       views.set(turn, view);
       return view;
     });
     const elements = wanted.map(({ element }) => element);
-    const same = elements.length === turns.children.length && elements.every((element, at) => element === turns.children[at]);
+    const same =
+      elements.length === turns.children.length && elements.every((element, at) => element === turns.children[at]);
     const grew = elements.length > turns.children.length;
     if (!same) turns.replaceChildren(...elements);
     wanted.forEach((view, at) => view.update(at, at === wanted.length - 1));

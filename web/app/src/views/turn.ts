@@ -19,7 +19,11 @@ export function turnView(turn: Turn): TurnView {
 }
 
 function action(name: IconName, label: string, run: () => void): HTMLButtonElement {
-  return h('button', { type: 'button', class: 'quiet', 'aria-label': label, title: label, onclick: run }, icon(name, 17));
+  return h(
+    'button',
+    { type: 'button', class: 'quiet', 'aria-label': label, title: label, onclick: run },
+    icon(name, 17),
+  );
 }
 
 function canAnswer(): boolean {
@@ -30,7 +34,12 @@ function question(turn: Turn): TurnView {
   let place = 0;
   const text = h('div', { class: 'bubble' });
   const edit = action('edit', 'Edit this question', () => startEdit());
-  const actions = h('div', { class: 'actions' }, edit, copyButton(() => turn.content, 'Copy the question'));
+  const actions = h(
+    'div',
+    { class: 'actions' },
+    edit,
+    copyButton(() => turn.content, 'Copy the question'),
+  );
   const element = h('article', { class: 'turn user', 'aria-label': 'You' }, text, actions);
   const startEdit = () => {
     const input = h('textarea', { class: 'field edit', 'aria-label': 'Edit the question', rows: 1 });
@@ -44,13 +53,18 @@ function question(turn: Turn): TurnView {
       { class: 'editor' },
       input,
       h('p', { class: 'field-note' }, 'What came after it will be answered anew.'),
-      h('div', { class: 'buttons' }, h('button', { type: 'button', class: 'button', onclick: end }, 'Cancel'), h('button', { type: 'submit', class: 'button primary' }, 'Ask again')),
+      h(
+        'div',
+        { class: 'buttons' },
+        h('button', { type: 'button', class: 'button', onclick: end }, 'Cancel'),
+        h('button', { type: 'submit', class: 'button primary' }, 'Ask again'),
+      ),
     );
     const send = () => {
       if (input.value.trim() && canAnswer()) void askAgain(place, input.value.trim());
     };
-    form.addEventListener('submit', (event) => (event.preventDefault(), send()));
-    input.addEventListener('keydown', (event) => {
+    form.addEventListener('submit', event => (event.preventDefault(), send()));
+    input.addEventListener('keydown', event => {
       if (event.key === 'Escape') end();
       if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
       event.preventDefault();
@@ -84,8 +98,21 @@ function answer(turn: Turn): TurnView {
   const note = h('p', { class: 'turn-note' });
   const again = action('again', 'Answer anew', () => void (canAnswer() && regenerate(place)));
   const figures = h('span', { class: 'figures' });
-  const actions = h('div', { class: 'actions' }, copyButton(() => turn.content, 'Copy the answer'), again, figures);
-  const element = h('article', { class: 'turn assistant', 'aria-label': 'Answer' }, stream.element, wait, note, actions);
+  const actions = h(
+    'div',
+    { class: 'actions' },
+    copyButton(() => turn.content, 'Copy the answer'),
+    again,
+    figures,
+  );
+  const element = h(
+    'article',
+    { class: 'turn assistant', 'aria-label': 'Answer' },
+    stream.element,
+    wait,
+    note,
+    actions,
+  );
   let shown = '';
   let grows = false;
   let counted: Turn['figures'];
@@ -99,7 +126,10 @@ function answer(turn: Turn): TurnView {
       element.classList.toggle('live', live);
       if (turn.content !== shown || grows !== live) stream.show((shown = turn.content), (grows = live));
       wait.hidden = !(live && turn.content === '');
-      if (live) wait.lastElementChild!.textContent = run.prompt ? `Reading ${count(run.prompt.read)} of ${count(run.prompt.of)} tokens` : 'Thinking';
+      if (live)
+        wait.lastElementChild!.textContent = run.prompt
+          ? `Reading ${count(run.prompt.read)} of ${count(run.prompt.of)} tokens`
+          : 'Thinking';
       note.textContent = !live && turn.cut ? CUT[turn.cut] : '';
       note.hidden = note.textContent === '';
       actions.hidden = live;

@@ -19,7 +19,7 @@ const BEGINNINGS = ['Once upon a time, by the sea,', 'The three most important i
 export function welcome(): HTMLElement {
   const element = h('div', { class: 'welcome' });
   let kind = '';
-  phase.watch((now) => {
+  phase.watch(now => {
     // Progress does not rebuild it.
     if (kind === now.kind && kind !== 'ready') return;
     kind = now.kind;
@@ -37,27 +37,40 @@ function contentOf(now: Phase): Node[] {
 
 function hero(): HTMLElement {
   const where = h('span', {});
-  machine.watch((now) => {
+  machine.watch(now => {
     if (!now.device) where.textContent = '';
     else if (usesGpu(now)) where.textContent = ` It will run on ${now.device.adapter!.name}.`;
-    else where.textContent = ' There is no GPU that it can use here. On the CPU a model of 145 MB writes some 20 tokens a second, a larger one fewer.';
+    else
+      where.textContent =
+        ' There is no GPU that it can use here. On the CPU a model of 145 MB writes some 20 tokens a second, a larger one fewer.';
   });
   return h(
     'header',
     { class: 'hero' },
     h('h1', {}, 'A language model, in this tab'),
-    h('p', {}, 'Choose one. It is fetched once, kept here, and answers on your own machine: offline, with nothing sent anywhere.', where),
+    h(
+      'p',
+      {},
+      'Choose one. It is fetched once, kept here, and answers on your own machine: offline, with nothing sent anywhere.',
+      where,
+    ),
   );
 }
 
 function choice(): HTMLElement {
   const kept = h('section', {}, h('h2', {}, 'On this device'), storedList(3));
-  stored.watch((models) => (kept.hidden = models.length === 0));
+  stored.watch(models => (kept.hidden = models.length === 0));
   return h(
     'div',
     { class: 'choice' },
     kept,
-    h('section', {}, h('h2', {}, 'To begin with'), suggestedList(3), h('p', { class: 'more' }, h('a', { href: '#/models' }, 'More models'))),
+    h(
+      'section',
+      {},
+      h('h2', {}, 'To begin with'),
+      suggestedList(3),
+      h('p', { class: 'more' }, h('a', { href: '#/models' }, 'More models')),
+    ),
     h('section', {}, h('h2', {}, 'Your own'), opener()),
   );
 }
@@ -69,7 +82,13 @@ function ready(info: ModelInfo): Node[] {
         'header',
         { class: 'hero' },
         h('h1', {}, `${info.name} is ready`),
-        h('p', {}, 'It has no tokenizer: it works on token ids rather than text. ', h('a', { href: '#/lab' }, 'Go to the lab'), ' to run it.'),
+        h(
+          'p',
+          {},
+          'It has no tokenizer: it works on token ids rather than text. ',
+          h('a', { href: '#/lab' }, 'Go to the lab'),
+          ' to run it.',
+        ),
       ),
     ];
   }
@@ -84,6 +103,10 @@ function ready(info: ModelInfo): Node[] {
       info.hasChatTemplate ? null : h('p', {}, 'It has no chat template: it continues your text.'),
       info.fallback ? h('p', { class: 'soft', id: 'fallback' }, info.fallback) : null,
     ),
-    h('div', { class: 'prompts' }, ...prompts.map((text) => h('button', { type: 'button', class: 'prompt', onclick: () => void ask(text) }, text))),
+    h(
+      'div',
+      { class: 'prompts' },
+      ...prompts.map(text => h('button', { type: 'button', class: 'prompt', onclick: () => void ask(text) }, text)),
+    ),
   ];
 }
