@@ -29,7 +29,7 @@ test('a question is answered, edited, answered anew and stopped', async t => {
   await page.getByLabel('Edit the question').fill('three');
   await page.keyboard.press('Enter');
   await page.waitForFunction(() => document.querySelectorAll('.turn').length === 2);
-  await page.locator('.turn.assistant .figures').getByText('tokens').first().waitFor();
+  await page.locator('.turn.assistant .figures').filter({ hasText: 'tokens' }).waitFor();
   assert.equal(await page.locator('.bubble').innerText(), 'three');
 
   await page.getByLabel('Answer anew').click();

@@ -72,7 +72,7 @@ export async function ask(page, question) {
   const before = await page.locator('.turn').count();
   await page.fill('#question', question);
   await page.keyboard.press('Enter');
-  await page.locator(`.turn:nth-child(${before + 2}) .figures`).getByText('tokens').first().waitFor();
+  await page.locator(`.turn:nth-child(${before + 2}) .figures`).filter({ hasText: 'tokens' }).waitFor();
 }
 
 function own(pathname, response) {

@@ -42,7 +42,7 @@ export function fillBar(): void {
 }
 
 function nameOf(now: Phase): string {
-  if (now.kind === 'none') return 'No model is open';
+  if (now.kind === 'none') return 'No model';
   return now.kind === 'ready' ? now.model.info.name : now.wanted.name;
 }
 

@@ -55,18 +55,31 @@ export function transcript(): HTMLElement {
     drawn = conversation.id;
     if (follows) toEnd();
   };
+  let live: Turn | null = null;
+  const drawLive = () => {
+    const at = current.get().turns.length - 1;
+    if (live && current.get().turns[at] === live) views.get(live)?.update(at, true);
+    if (follows) toEnd();
+  };
   let waiting = false;
-  /** Pieces come faster than pictures: one drawing a frame. */
-  const drawSoon = () => {
+  let whole = false;
+  /** Pieces come faster than pictures: one drawing a frame, and of the last turn where only that one grew. */
+  const drawSoon = (all: boolean) => {
+    whole ||= all;
     if (waiting) return;
     waiting = true;
     requestAnimationFrame(() => {
       waiting = false;
-      draw();
+      if (whole) draw();
+      else drawLive();
+      whole = false;
     });
   };
-  current.watch(drawSoon);
-  running.watch(drawSoon);
-  phase.watch(drawSoon);
+  current.watch(() => drawSoon(true));
+  running.watch(run => {
+    drawSoon(run?.turn !== live);
+    live = run?.turn ?? null;
+  });
+  phase.watch(() => drawSoon(true));
   return h('div', { class: 'transcript' }, scroller, down);
 }
