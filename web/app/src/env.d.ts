@@ -1,0 +1,4 @@
+// What the build fills in.
+interface ImportMeta {
+  readonly env: { readonly PROD: boolean };
+}
