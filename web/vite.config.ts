@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { type Plugin, type UserConfig, defineConfig } from 'vite';
+import { looseInDevelopment, precache } from './app/precache.js';
 
 const path = (name: string) => fileURLToPath(new URL(name, import.meta.url));
 
@@ -65,10 +66,11 @@ function page(): UserConfig {
   return {
     root: path('app'),
     base: './',
+    plugins: [looseInDevelopment(), precache()],
     worker: { format: 'es' },
     // Found late, it would reload the page.
     optimizeDeps: { include: ['hash-wasm'] },
-    build: { outDir: path('dist/app'), emptyOutDir: true, target: 'es2022', assetsInlineLimit: 0 },
+    build: { outDir: path('dist/app'), emptyOutDir: true, target: 'es2022', assetsInlineLimit: 0, cssTarget: 'chrome123', modulePreload: { polyfill: false } },
     preview: { host: '127.0.0.1' },
     server: { host: '127.0.0.1', fs: { allow: [path('.')] } },
   };

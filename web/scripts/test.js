@@ -15,9 +15,9 @@ function run(args, env = {}) {
 }
 
 function testsIn(folder) {
-  return readdirSync(join(web, 'test', folder))
+  return readdirSync(join(web, folder))
     .filter(file => file.endsWith('.test.js') && (names.length === 0 || names.some(name => file.includes(name))))
-    .map(file => join('test', folder, file));
+    .map(file => join(folder, file));
 }
 
 const build = 'test/build';
@@ -25,6 +25,7 @@ rmSync(join(web, build), { recursive: true, force: true });
 for (const entry of ['index', 'worker']) {
   run(['node_modules/vite/bin/vite.js', 'build', '--logLevel', 'warn', '--mode', entry], { SELKIE_FAKE: '1', SELKIE_OUT: build });
 }
-const files = testsIn('loader');
-if (existsSync(join(web, 'test/engine')) && existsSync(join(web, 'dist/selkie.wasm'))) files.push(...testsIn('engine'));
+run(['node_modules/vite/bin/vite.js', 'build', '--logLevel', 'warn', '--outDir', '../test/build/app'], { SELKIE_FAKE: '1' });
+const files = [...testsIn('test/loader'), ...testsIn('app/test')];
+if (existsSync(join(web, 'test/engine')) && existsSync(join(web, 'dist/selkie.wasm'))) files.push(...testsIn('test/engine'));
 run(['--test', '--test-concurrency=2', ...files]);

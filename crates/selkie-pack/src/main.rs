@@ -2,6 +2,8 @@
 //!
 //! There are two modules, since wasm has no way to ask for instructions at run time: `web/wasm/base` needs 128-bit SIMD,
 //! which every browser has, and `web/wasm/relaxed` relaxed SIMD, too. The page takes the second where it can.
+//!
+//! `--quick` leaves out what makes the modules small, which takes most of the time: for work on them, and for tests.
 
 use std::{
     env, fs,
@@ -13,23 +15,29 @@ use anyhow::{Context, Result, bail};
 use wasm_bindgen_cli_support::Bindgen;
 
 const TARGET: &str = "wasm32-unknown-unknown";
-const PROFILE: &str = "web";
 
 fn main() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let wanted: Vec<String> = env::args().skip(1).collect();
-    for flavour in ["base", "relaxed"] {
+    let mut wanted: Vec<String> = env::args().skip(1).collect();
+    let quick = wanted.iter().position(|word| word == "--quick").map(|at| wanted.remove(at));
+    let profile = if quick.is_some() { "release" } else { "web" };
+    if let Some(word) = wanted.iter().find(|word| !FLAVOURS.contains(&word.as_str())) {
+        bail!("`{word}` is none of --quick, {}", FLAVOURS.join(", "));
+    }
+    for flavour in FLAVOURS {
         if wanted.is_empty() || wanted.iter().any(|name| name == flavour) {
-            build(&root, flavour)?;
+            build(&root, flavour, profile)?;
         }
     }
     Ok(())
 }
 
-fn build(root: &Path, flavour: &str) -> Result<()> {
+const FLAVOURS: [&str; 2] = ["base", "relaxed"];
+
+fn build(root: &Path, flavour: &str, profile: &str) -> Result<()> {
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(root).args(["build", "--quiet", "-p", "selkie-web", "--target", TARGET, "--profile", PROFILE]);
+    cargo.current_dir(root).args(["build", "--quiet", "-p", "selkie-web", "--target", TARGET, "--profile", profile]);
     if flavour == "relaxed" {
         cargo.args(["--features", "relaxed-simd"]);
     }
@@ -40,9 +48,15 @@ fn build(root: &Path, flavour: &str) -> Result<()> {
     }
     let out = root.join("web/wasm").join(flavour);
     fs::create_dir_all(&out)?;
-    let module = target.join(TARGET).join(PROFILE).join("selkie_web.wasm");
+    let module = target.join(TARGET).join(profile).join("selkie_web.wasm");
     let mut bindgen = Bindgen::new();
-    bindgen.input_path(&module).web(true)?.typescript(true).remove_name_section(true).remove_producers_section(true);
+    bindgen
+        .input_path(&module)
+        .web(true)?
+        .typescript(true)
+        .omit_default_module_path(false)
+        .remove_name_section(true)
+        .remove_producers_section(true);
     bindgen.generate(&out)?;
     let bytes = fs::metadata(out.join("selkie_web_bg.wasm"))?.len();
     println!("web/wasm/{flavour}: {:.2} MB", bytes as f64 / 1e6);
