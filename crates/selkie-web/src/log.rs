@@ -50,8 +50,9 @@ impl Subscriber for Console {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// Installs it.
+/// Installs it. A panic ends the module: its words go to the console before that.
 pub fn install() {
+    std::panic::set_hook(Box::new(|panic| web_sys::console::error_1(&format!("selkie: {panic}").into())));
     // A second module instance of the same page has its own.
     let _ = tracing::subscriber::set_global_default(Console);
 }
