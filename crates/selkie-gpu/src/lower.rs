@@ -12,7 +12,7 @@ use std::collections::HashMap;
 pub use chains::{Latent, RankGate};
 use selkie_model::{
     WeightId,
-    plan::{AttentionOp, BufferId, Mamba3Op, Op, Plan, Product, SelectiveScanOp},
+    plan::{AttentionOp, BufferId, Mamba3Op, Op, Plan, Product, SelectiveScanOp, SsdOp},
     spec::{Activation, Mixture},
 };
 
@@ -49,8 +49,8 @@ pub struct RowNorm {
 pub enum Gate {
     /// `f(x)`.
     Of(Function),
-    /// `f(gate) · x`.
-    By(BufferId, Function),
+    /// `f(scale · gate) · x`.
+    By(BufferId, Function, f32),
     /// `f(gate) · x`, one gate a row.
     RowBy(BufferId, Function),
 }
@@ -71,10 +71,12 @@ pub enum Function {
 pub enum Then {
     /// Each product to its own buffer.
     Store,
-    /// `activation(first) · second`.
+    /// `activation(scale · first) · second`.
     Glu {
         /// Of the first product.
         activation: Activation,
+        /// Multiplies the first product.
+        scale: f32,
         /// Where to.
         out: BufferId,
     },
@@ -129,6 +131,13 @@ pub enum Lowered {
         b: Input,
         /// C.
         c: Input,
+    },
+    /// Mamba-2's recurrence.
+    Ssd {
+        /// The op.
+        op: SsdOp,
+        /// Multiplies the step sizes before anything else does.
+        dt_scale: f32,
     },
     /// Mamba-3's recurrence, B and C as they are made.
     Mamba3 {
@@ -187,7 +196,7 @@ impl Input {
         let gates = [self.before, self.after].into_iter().flatten();
         let by = gates.filter_map(|gate| match gate {
             Gate::Of(_) => None,
-            Gate::By(id, _) | Gate::RowBy(id, _) => Some(id),
+            Gate::By(id, ..) | Gate::RowBy(id, _) => Some(id),
         });
         std::iter::once(self.x).chain(by).collect()
     }
@@ -250,6 +259,7 @@ impl Lowered {
                 let dt = dt.as_ref().map_or(vec![op.dt], |(input, _)| input.reads());
                 [b.reads(), c.reads(), dt, vec![op.x]].concat()
             }
+            Lowered::Ssd { op, .. } => vec![op.xbc, op.dt],
             Lowered::Mamba3 { op, b, c } => [b.reads(), c.reads(), vec![op.x, op.dt, op.a, op.trap, op.angle]].concat(),
             Lowered::RankGate(op) => vec![op.x, op.gate],
             Lowered::Op(op) => op.inputs(),
@@ -266,6 +276,7 @@ impl Lowered {
             },
             Lowered::Attention { op, .. } => vec![op.out],
             Lowered::SelectiveScan { op, .. } => vec![op.out],
+            Lowered::Ssd { op, .. } => vec![op.out],
             Lowered::Mamba3 { op, .. } => vec![op.out],
             Lowered::Latent(op) => vec![op.q, op.k, op.v],
             Lowered::HeadAttention { out, .. } => vec![*out],
@@ -300,11 +311,11 @@ pub struct Lazy {
 /// The plan's dispatches, each with its layer.
 pub fn lower(plan: &Plan, lazy: Lazy) -> Vec<(Lowered, Option<usize>)> {
     let reads = reads(plan);
-    let ops = early::sum_early(plan, &reads);
+    let (ops, layers) = early::sum_early(plan, &reads);
     let (unmade, turned, steps) = (HashMap::new(), HashMap::new(), HashMap::new());
     let mut run = Run { plan, lazy, reads, unmade, turned, steps, out: vec![], layer: None };
     let mut at = 0;
-    while let Some(&layer) = plan.layer_of.get(at) {
+    while let Some(&layer) = layers.get(at) {
         run.layer = layer;
         at += run.ops(&ops[at..]);
     }
@@ -354,6 +365,16 @@ impl Run<'_> {
                 self.push(Lowered::Op(Op::Rope { x, rope, head_dim, out: id }));
             }
         }
+    }
+
+    /// What `id` is a multiple of, and by which factor; `id` itself where it is more than a multiple.
+    fn scaled(&mut self, id: BufferId) -> (BufferId, f32) {
+        let input = self.input(id);
+        if (Input { scale: 1.0, ..input.clone() }).is_plain() {
+            return (input.x, input.scale);
+        }
+        self.whole(id);
+        (id, 1.0)
     }
 
     /// The value of `id` as far as it is unmade.
@@ -441,8 +462,8 @@ impl Run<'_> {
                 self.defer(*x, *out, |input| input.with_norm(norm));
             }
             Op::Glu { gate, up, activation, out } => {
-                self.whole(*gate);
-                let gate = Gate::By(*gate, Function::Activation(*activation));
+                let (gate, scale) = self.scaled(*gate);
+                let gate = Gate::By(gate, Function::Activation(*activation), scale);
                 self.defer(*up, *out, |input| input.with_gate(gate));
             }
             Op::ScaleRows { x, gate, out } => {
@@ -500,7 +521,7 @@ impl Run<'_> {
             }
             Op::LinearGlu { x, gate, up, activation, out } => {
                 let input = self.product_input(*x);
-                let then = Then::Glu { activation: *activation, out: *out };
+                let then = Then::Glu { activation: *activation, scale: 1.0, out: *out };
                 self.push(Lowered::Products { input, products: vec![*gate, *up], then });
             }
             Op::LinearAdd { x, weight, bias, residual, scale, out } => {
@@ -525,6 +546,11 @@ impl Run<'_> {
                 let b = self.small(op.b);
                 let c = self.small(op.c);
                 self.push(Lowered::SelectiveScan { op: *op, dt, b, c });
+            }
+            Op::Ssd(op) => {
+                self.whole(op.xbc);
+                let (dt, dt_scale) = self.scaled(op.dt);
+                self.push(Lowered::Ssd { op: SsdOp { dt, ..*op }, dt_scale });
             }
             Op::Mamba3(op) => {
                 [op.x, op.dt, op.a, op.trap, op.angle].into_iter().for_each(|id| self.whole(id));

@@ -19,11 +19,7 @@ fn mixer_budget(mixer: &Mixer) -> usize {
         Mixer::LatentAttention(a) => 5 + usize::from(a.q_down.is_some()),
         Mixer::Attention(_) | Mixer::Mamba2(_) | Mixer::Mamba3(_) | Mixer::Cssd(_) | Mixer::ShortConv(_) => 5,
         Mixer::Mamba1(_) | Mixer::DeltaNet(_) => 6,
-        // Falcon-H1 multiplies what goes into and comes out of its parts.
-        Mixer::Parallel(branches) => {
-            let scaled = branches.iter().any(|branch| branch.output_scale != 1.0);
-            branches.iter().map(|branch| mixer_budget(&branch.mixer)).sum::<usize>() + if scaled { 3 } else { 0 }
-        }
+        Mixer::Parallel(branches) => branches.iter().map(|branch| mixer_budget(&branch.mixer)).sum(),
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct Constants {
     pub eps: f32,
     /// Multiplies the result.
     pub scale: f32,
-    /// The first gate's constant.
+    /// The first gate's constant, or factor.
     pub before_c: f32,
     /// The second's.
     pub after_c: f32,
@@ -54,14 +54,16 @@ pub(crate) fn bind(ctx: &mut Ctx<'_, '_>, binds: &mut Binds, input: &Input) -> R
 }
 
 fn gate(ctx: &Ctx<'_, '_>, binds: &mut Binds, name: &str, gate: Option<Gate>) -> Result<([u32; 2], f32)> {
-    let (word, by, function) = match gate {
+    let (word, by, function, scale) = match gate {
         None => return Ok(([0, 0], 0.0)),
-        Some(Gate::Of(function)) => ("of", None, function),
-        Some(Gate::By(id, function)) => ("by", Some(id), function),
-        Some(Gate::RowBy(id, function)) => ("row_by", Some(id), function),
+        Some(Gate::Of(function)) => ("of", None, function, None),
+        Some(Gate::By(id, function, scale)) => ("by", Some(id), function, Some(scale)),
+        Some(Gate::RowBy(id, function)) => ("row_by", Some(id), function, None),
     };
     binds.set(name, word);
     let (shader_name, constant) = function.shader();
+    // Functions of gates have no constants: what gates are multiplied by has that place.
+    let constant = scale.unwrap_or(constant);
     binds.set(&format!("{name}_FN"), shader_name);
     let Some(id) = by else { return Ok(([0, 0], constant)) };
     let view = ctx.view(id)?;

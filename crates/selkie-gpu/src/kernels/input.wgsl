@@ -17,7 +17,7 @@ fn gated(row: u32, i: u32) -> f32 {
 #if BEFORE == of
     return BEFORE_FN(v, p.before_c);
 #elif BEFORE == by
-    return BEFORE_FN(before[p.before_offset + row * BEFORE_STRIDE + i], p.before_c) * v;
+    return BEFORE_FN(p.before_c * before[p.before_offset + row * BEFORE_STRIDE + i], 0.0) * v;
 #elif BEFORE == row_by
     return BEFORE_FN(before[p.before_offset + row * BEFORE_STRIDE], p.before_c) * v;
 #else
@@ -41,7 +41,7 @@ fn finish(row: u32, i: u32, v: f32, factor: f32) -> f32 {
 #if AFTER == of
     y = AFTER_FN(y, p.after_c);
 #elif AFTER == by
-    y *= AFTER_FN(after[p.after_offset + row * AFTER_STRIDE + i], p.after_c);
+    y *= AFTER_FN(p.after_c * after[p.after_offset + row * AFTER_STRIDE + i], 0.0);
 #elif AFTER == row_by
     y *= AFTER_FN(after[p.after_offset + row * AFTER_STRIDE], p.after_c);
 #endif

@@ -39,6 +39,7 @@ pub(crate) fn emit(ctx: &mut Ctx<'_, '_>, lowered: &Lowered) -> Result<()> {
         Lowered::Products { input, products, then } => product::emit(ctx, input, products, then),
         Lowered::Attention { op, q, k } => attention::emit(ctx, op, q, k),
         Lowered::SelectiveScan { op, dt, b, c } => scan::emit(ctx, op, dt.as_ref(), b, c),
+        Lowered::Ssd { op, dt_scale } => ssd::emit(ctx, op, *dt_scale),
         Lowered::Mamba3 { op, b, c } => mamba3::emit(ctx, op, b, c),
         Lowered::Latent(op) => heads::latent(ctx, op),
         Lowered::HeadAttention { op, q, k, weight, out } => heads::attention(ctx, op, [q, k], *weight, *out),
@@ -51,7 +52,6 @@ pub(crate) fn emit(ctx: &mut Ctx<'_, '_>, lowered: &Lowered) -> Result<()> {
             Op::CausalConv { x, weight, bias, silu, state, out } => {
                 conv::emit(ctx, *x, (*weight, *bias), *silu, *state, *out)
             }
-            Op::Ssd(op) => ssd::emit(ctx, op),
             Op::Cssd(op) => cssd::emit(ctx, op),
             Op::TakeRows { x, out } => take_rows::emit(ctx, *x, *out),
             Op::JoinHeads { a, b, n_heads, out } => heads::join(ctx, *a, *b, *n_heads, *out),

@@ -6,7 +6,7 @@ use selkie_model::{
     spec::Activation,
 };
 
-use super::{Input, Lowered, RowNorm, Run};
+use super::{Input, Lowered, RowNorm, Run, Then};
 
 /// How a head's results of all ranks become one, with ops between that nobody else reads:
 /// `out[h] = Σ out_weight[h, r] · activation(gate_weight[h, r] · gate[h]) · norm(x[h, r])`.
@@ -85,8 +85,30 @@ impl Run<'_> {
             self.push(Lowered::HeadAttention { op: *op, q, k, weight: *weight, out: *out });
             return 2;
         }
+        if let Some(n) = self.scaled_glu(ops) {
+            return n;
+        }
         self.op(&ops[0]);
         1
+    }
+
+    /// Two products of one input, the second multiplied by the activated first, which is scaled before.
+    fn scaled_glu(&mut self, ops: &[Op]) -> Option<usize> {
+        let [Op::Linear { x, product: gate }, Op::Scale { x: unscaled, scale, out: scaled }, rest @ ..] = ops else {
+            return None;
+        };
+        let [Op::Linear { x: same, product: up }, Op::Glu { gate: by, up: of, activation, out }, ..] = rest else {
+            return None;
+        };
+        let once = |id: &BufferId| self.reads.get(id) == Some(&1);
+        let chained = x == same && gate.out == *unscaled && by == scaled && *of == up.out;
+        if !chained || ![unscaled, scaled, of].into_iter().all(once) {
+            return None;
+        }
+        let input = self.product_input(*x);
+        let then = Then::Glu { activation: *activation, scale: *scale, out: *out };
+        self.push(Lowered::Products { input, products: vec![*gate, *up], then });
+        Some(4)
     }
 
     /// What latent attention reads, where one dispatch makes all of it.

@@ -60,7 +60,7 @@ fn store(t: u32, row: u32, sum: f32) {
 #elif THEN == add
     out[at] = other[p.other_offset + t * p.other_stride + p.first + row] + p.then_scale * with_bias(row, sum);
 #elif THEN == gated
-    out[at] = THEN_FN(other[p.other_offset + t * p.other_stride + p.first + row], 0.0) * with_bias(row, sum);
+    out[at] = THEN_FN(p.then_scale * other[p.other_offset + t * p.other_stride + p.first + row], 0.0) * with_bias(row, sum);
 #else
     out[at] = with_bias(row, sum);
 #endif
@@ -84,7 +84,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
             if row < p.rows {
                 let gate = with_bias(row, sums[i][j]);
                 let up = with_bias(row + 1u, sums[i][j + 1u]);
-                out[p.out_offset + t * p.out_stride + (p.first + row) / 2u] = THEN_FN(gate, 0.0) * up;
+                out[p.out_offset + t * p.out_stride + (p.first + row) / 2u] = THEN_FN(p.then_scale * gate, 0.0) * up;
             }
         }
 #else

@@ -49,13 +49,13 @@ pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, products: &[Product], t
                 run(ctx, &together, &Epilogue::Add { residual, scale: *scale })?;
             }
         }
-        Then::Glu { activation, out: out_id } => {
+        Then::Glu { activation, scale, out: out_id } => {
             let out = ctx.view(*out_id)?;
             let function = crate::lower::Function::Activation(*activation).shader().0;
             if let Some(mut together) = in_turns(ctx, products)? {
                 together.out = out;
                 let rounded = ctx.is_rounded(*out_id);
-                run(ctx, &together, &Epilogue::Glu { function, rounded })?;
+                run(ctx, &together, &Epilogue::Glu { function, scale: *scale, rounded })?;
             } else {
                 // The gate's sums first, to a buffer of their own.
                 let bytes = 4 * (ctx.max_rows * out.stride) as u64;
@@ -70,7 +70,11 @@ pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, products: &[Product], t
                     let offset = together.out.offset;
                     together.out = View { offset: out.offset + offset, ..out };
                     let function = function.clone();
-                    run(ctx, &together, &Epilogue::Gated { function, gates, offset, stride: out.stride })?;
+                    run(
+                        ctx,
+                        &together,
+                        &Epilogue::Gated { function, scale: *scale, gates, offset, stride: out.stride },
+                    )?;
                 }
             }
         }
@@ -100,17 +104,21 @@ pub(crate) enum Epilogue {
     Store,
     /// Nothing, and it goes to a scratch buffer.
     Scratch(Ref),
-    /// `function(even row) · odd row`.
+    /// `function(scale · even row) · odd row`.
     Glu {
         /// Its name in shaders.
         function: String,
+        /// Multiplies what it is of.
+        scale: f32,
         /// Whether results are stored rounded to 8 bits.
         rounded: bool,
     },
-    /// `function(gate) · sum`, gates from a scratch buffer.
+    /// `function(scale · gate) · sum`, gates from a scratch buffer.
     Gated {
         /// Its name in shaders.
         function: String,
+        /// Multiplies what it is of.
+        scale: f32,
         /// The gates.
         gates: Ref,
         /// The first of them.
@@ -256,16 +264,16 @@ pub(crate) fn bind_epilogue(binds: &mut Binds, together: &Together, then: &Epilo
     }
     match then {
         Epilogue::Store | Epilogue::Scratch(_) => ([0, 0], 1.0),
-        Epilogue::Glu { function, .. } => {
+        Epilogue::Glu { function, scale, .. } => {
             binds.set("THEN", "glu");
             binds.set("THEN_FN", function);
-            ([0, 0], 1.0)
+            ([0, 0], *scale)
         }
-        Epilogue::Gated { function, gates, offset, stride } => {
+        Epilogue::Gated { function, scale, gates, offset, stride } => {
             binds.set("THEN", "gated");
             binds.set("THEN_FN", function);
             binds.read("OTHER", *gates);
-            ([*offset as u32, *stride as u32], 1.0)
+            ([*offset as u32, *stride as u32], *scale)
         }
         Epilogue::Add { residual, scale } => {
             binds.set("THEN", "add");

@@ -6,7 +6,7 @@ use selkie_model::{
     spec::Activation,
 };
 
-use crate::kernels::rig::Rig;
+use crate::kernels::rig::{Dispatches, Rig};
 
 const PASSES: &[&[usize]] = &[&[1], &[3], &[1], &[70]];
 const Q8: DType = DType::Q8_0;
@@ -121,6 +121,60 @@ fn gated_sums() {
         rig.exact = false;
         rig.check(&[out], PASSES, 3e-2);
     }
+}
+
+/// Gates that are scaled first, where products make them and where they are multiplied later.
+#[test]
+fn gated_sums_of_scaled_gates() {
+    use DType::Q4_0;
+    let (scale, activation) = (0.6, Activation::Silu);
+    for types in [[Q8, Q8], [Q8, Q4_0]] {
+        let mut rig = Rig::new(8);
+        let x = rig.input(64);
+        let [gate, up] = types.map(|dtype| rig.product(dtype, [52, 64], true));
+        let [scaled, out] = [(); 2].map(|()| rig.buffer(52));
+        rig.op(Op::Linear { x, product: gate });
+        rig.op(Op::Scale { x: gate.out, scale, out: scaled });
+        rig.op(Op::Linear { x, product: up });
+        rig.op(Op::Glu { gate: scaled, up: up.out, activation, out });
+        let dispatches = if types[0] == types[1] { 1 } else { 2 };
+        let all = rig.check(&[out], PASSES, 1e-5);
+        assert_eq!(all, Dispatches { token: dispatches, block: dispatches });
+    }
+    for normed in [false, true] {
+        let mut rig = Rig::new(9);
+        let [gate, x] = rig.inputs([64, 64]);
+        let [scaled, normal, gated] = [(); 3].map(|()| rig.buffer(64));
+        rig.op(Op::Scale { x: gate, scale, out: scaled });
+        let mut up = x;
+        if normed {
+            rig.op(Op::RmsNorm { x, weight: None, group: 64, eps: 1e-2, out: normal });
+            up = normal;
+        }
+        rig.op(Op::Glu { gate: scaled, up, activation, out: gated });
+        let product = rig.product(Q8, [40, 64], false);
+        rig.op(Op::Linear { x: gated, product });
+        let all = rig.check(&[product.out], PASSES, 1e-5);
+        assert_eq!(all.token, 1);
+        rig.exact = false;
+        rig.check(&[product.out], PASSES, 1e-2);
+    }
+}
+
+/// Scaled products of two parts, summed and scaled, and added to what both are of.
+#[test]
+fn sums_of_two_parts() {
+    let mut rig = Rig::new(10);
+    let x = rig.input(64);
+    let [scaled, both, out] = [(); 3].map(|()| rig.buffer(64));
+    let first = rig.product(Q8, [64, 64], true);
+    let (weight, bias) = (rig.matrix(Q8, &[64, 64]), None);
+    rig.op(Op::Linear { x, product: first });
+    rig.op(Op::Scale { x: first.out, scale: 0.6, out: scaled });
+    rig.op(Op::LinearAdd { x, weight, bias, residual: scaled, scale: 0.8, out: both });
+    rig.op(Op::Add { x, y: both, scale: 0.5, out });
+    let all = rig.check(&[out], PASSES, 1e-5);
+    assert_eq!(all, Dispatches { token: 2, block: 2 });
 }
 
 #[test]

@@ -82,7 +82,7 @@ fn store(t: u32, row: u32, sum: f32) {
 #elif THEN == add
     out[at] = other[p.other_offset + t * p.other_stride + p.first + row] + p.then_scale * with_bias(row, sum);
 #elif THEN == gated
-    out[at] = THEN_FN(other[p.other_offset + t * p.other_stride + p.first + row], 0.0) * with_bias(row, sum);
+    out[at] = THEN_FN(p.then_scale * other[p.other_offset + t * p.other_stride + p.first + row], 0.0) * with_bias(row, sum);
 #else
     out[at] = with_bias(row, sum);
 #endif
@@ -101,7 +101,7 @@ fn write(subgroup: u32, lane: u32, t0: u32, row0: u32) {
         let row = row0 + within + j;
         if row < p.rows {
             let to = p.out_offset + t * p.out_stride + (p.first + row) / 2u;
-            out[to] = THEN_FN(with_bias(row, stage[at + j]), 0.0) * with_bias(row + 1u, stage[at + j + 1u]);
+            out[to] = THEN_FN(p.then_scale * with_bias(row, stage[at + j]), 0.0) * with_bias(row + 1u, stage[at + j + 1u]);
         }
     }
 #else

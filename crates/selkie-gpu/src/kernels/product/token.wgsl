@@ -84,7 +84,7 @@ fn store(row: u32, sum: f32) {
 #elif THEN == add
     out[p.out_offset + at] = other[p.other_offset + at] + p.then_scale * with_bias(row, sum);
 #elif THEN == gated
-    out[p.out_offset + at] = THEN_FN(other[p.other_offset + at], 0.0) * with_bias(row, sum);
+    out[p.out_offset + at] = THEN_FN(p.then_scale * other[p.other_offset + at], 0.0) * with_bias(row, sum);
 #else
     out[p.out_offset + at] = with_bias(row, sum);
 #endif
@@ -131,7 +131,7 @@ fn main(
         odd = together(thread, odd);
 #if ROUND
         if lane == 0u {
-            let value = THEN_FN(with_bias(row, even), 0.0) * with_bias(row + 1u, odd);
+            let value = THEN_FN(p.then_scale * with_bias(row, even), 0.0) * with_bias(row + 1u, odd);
             results[(r % FLUSH) / 2u + thread / LANES] = select(0.0, value, there);
         }
         if (r + at_once) % FLUSH == 0u {
@@ -140,7 +140,7 @@ fn main(
 #else
         if lane == 0u && there {
 #if THEN == glu
-            out[p.out_offset + (p.first + row) / 2u] = THEN_FN(with_bias(row, even), 0.0) * with_bias(row + 1u, odd);
+            out[p.out_offset + (p.first + row) / 2u] = THEN_FN(p.then_scale * with_bias(row, even), 0.0) * with_bias(row + 1u, odd);
 #else
             store(row, even);
             store(row + 1u, odd);

@@ -8,8 +8,18 @@ use selkie_model::{
 use crate::kernels::rig::{Dispatches, Rig};
 
 fn check(shape: SsdShape, passes: &[&[usize]]) {
+    check_scaled(shape, None, passes);
+}
+
+/// With step sizes that are multiplied first.
+fn check_scaled(shape: SsdShape, dt_scale: Option<f32>, passes: &[&[usize]]) {
     let mut rig = Rig::new(shape.d_state as u64);
-    let [_, xbc, dt] = rig.inputs([5, shape.width(), shape.n_heads]);
+    let [_, xbc, mut dt] = rig.inputs([5, shape.width(), shape.n_heads]);
+    if let Some(scale) = dt_scale {
+        let out = rig.buffer(shape.n_heads);
+        rig.op(Op::Scale { x: dt, scale, out });
+        dt = out;
+    }
     let a = rig.vector_between(&[shape.n_heads], -16.0, -0.1);
     let d = rig.vector(&[shape.n_heads]);
     let dt_bias = rig.vector_between(&[shape.n_heads], -6.0, 0.0);
@@ -43,4 +53,5 @@ fn step_sizes_within_limits_and_inputs_unscaled() {
     let limited = SsdShape { dt_min: 0.02, dt_max: 0.4, ..shape(3, 8, 1, 16) };
     check(limited, &[&[70], &[1], &[2]]);
     check(SsdShape { scale_input: false, ..shape(3, 8, 1, 16) }, &[&[70], &[1], &[2]]);
+    check_scaled(limited, Some(2.5), &[&[70], &[1], &[2]]);
 }
