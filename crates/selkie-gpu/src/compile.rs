@@ -167,6 +167,7 @@ pub fn row(kernel: &'static str, file: &'static str, defines: Defines) -> Row {
         params: vec![],
         bindings: vec![],
         slot: None,
+        more_slots: vec![],
         each: crate::table::Each::Batch,
         grid: Grid::Line(Count::fixed(1)),
         from: None,

@@ -9,7 +9,7 @@ mod early;
 
 use std::collections::HashMap;
 
-pub use chains::{Latent, RankGate};
+pub use chains::{Conv, Latent, RankGate};
 use selkie_model::{
     WeightId,
     plan::{AttentionOp, BufferId, Mamba3Op, Op, Plan, Product, SelectiveScanOp, SsdOp},
@@ -132,6 +132,8 @@ pub enum Lowered {
         /// C.
         c: Input,
     },
+    /// Convolutions with as many taps each, and an activation each or none.
+    Convs(Vec<Conv>),
     /// Mamba-2's recurrence.
     Ssd {
         /// The op.
@@ -259,6 +261,7 @@ impl Lowered {
                 let dt = dt.as_ref().map_or(vec![op.dt], |(input, _)| input.reads());
                 [b.reads(), c.reads(), dt, vec![op.x]].concat()
             }
+            Lowered::Convs(convs) => convs.iter().map(|conv| conv.x).collect(),
             Lowered::Ssd { op, .. } => vec![op.xbc, op.dt],
             Lowered::Mamba3 { op, b, c } => [b.reads(), c.reads(), vec![op.x, op.dt, op.a, op.trap, op.angle]].concat(),
             Lowered::RankGate(op) => vec![op.x, op.gate],
@@ -276,6 +279,7 @@ impl Lowered {
             },
             Lowered::Attention { op, .. } => vec![op.out],
             Lowered::SelectiveScan { op, .. } => vec![op.out],
+            Lowered::Convs(convs) => convs.iter().map(|conv| conv.out).collect(),
             Lowered::Ssd { op, .. } => vec![op.out],
             Lowered::Mamba3 { op, .. } => vec![op.out],
             Lowered::Latent(op) => vec![op.q, op.k, op.v],

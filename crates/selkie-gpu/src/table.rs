@@ -154,6 +154,8 @@ pub struct Row {
     pub bindings: Vec<Bind>,
     /// The slot of the state that it sees, its arrays from binding 1 of group 1 on.
     pub slot: Option<SlotId>,
+    /// Two more at most, in groups 2 and 3.
+    pub more_slots: Vec<SlotId>,
     /// How often it runs.
     pub each: Each,
     /// How many workgroups.
@@ -252,13 +254,16 @@ impl Table {
         let mut ready = Vec::with_capacity(rows.len());
         let mut words = vec![0u32; size as usize / 4];
         for (row, &offset) in rows.into_iter().zip(&offsets) {
-            if row.bindings.len() + row.slot.map_or(0, planes) > gpu.limits().storage_buffers as usize {
-                let what = format!("{} storage buffers are too many", row.bindings.len());
+            let more = row.more_slots.iter().map(|&slot| planes(slot));
+            let arrays: Vec<usize> = std::iter::once(row.slot.map_or(0, planes)).chain(more).collect();
+            let buffers = row.bindings.len() + arrays.iter().sum::<usize>();
+            if buffers > gpu.limits().storage_buffers as usize {
+                let what = format!("{buffers} storage buffers are too many");
                 return Err(Error::Kernel { kernel: row.kernel.into(), what });
             }
             words[offset as usize / 4..][..row.params.len()].copy_from_slice(&row.params);
             let access: Vec<Access> = row.bindings.iter().map(|bound| bound.access).collect();
-            let pipeline = gpu.pipeline(&row.shader, &access, row.slot.map_or(0, planes)).await?;
+            let pipeline = gpu.pipeline(&row.shader, &access, &arrays).await?;
             let block = wgpu::BufferBinding {
                 buffer: params.raw(),
                 offset,
@@ -317,6 +322,10 @@ impl Table {
                 if told.replace((row.slot, s)) != Some((row.slot, s)) {
                     let group = row.slot.map_or(run.step, |slot| &run.states[s][slot.0 as usize]);
                     pass.set_bind_group(1, group, &[(run.first_step + s) as u32 * STEP_STRIDE as u32]);
+                }
+                for (&slot, group) in row.more_slots.iter().zip(2..) {
+                    let offset = (run.first_step + s) as u32 * STEP_STRIDE as u32;
+                    pass.set_bind_group(group, &run.states[s][slot.0 as usize], &[offset]);
                 }
                 if let Some(timers) = &mut timers {
                     timers.start(pass, row.kernel);

@@ -13,8 +13,6 @@ use selkie_model::spec::{FeedForward, Layer, Mixer};
 /// Dispatches that a mixer may take; parallel ones add up.
 fn mixer_budget(mixer: &Mixer) -> usize {
     match mixer {
-        // Queries, keys and values through a convolution each.
-        Mixer::Attention(a) if a.conv.is_some() => 7,
         // With compressed queries there is a product more.
         Mixer::LatentAttention(a) => 5 + usize::from(a.q_down.is_some()),
         Mixer::Attention(_) | Mixer::Mamba2(_) | Mixer::Mamba3(_) | Mixer::Cssd(_) | Mixer::ShortConv(_) => 5,

@@ -39,6 +39,7 @@ pub(crate) fn emit(ctx: &mut Ctx<'_, '_>, lowered: &Lowered) -> Result<()> {
         Lowered::Products { input, products, then } => product::emit(ctx, input, products, then),
         Lowered::Attention { op, q, k } => attention::emit(ctx, op, q, k),
         Lowered::SelectiveScan { op, dt, b, c } => scan::emit(ctx, op, dt.as_ref(), b, c),
+        Lowered::Convs(convs) => conv::emit(ctx, convs),
         Lowered::Ssd { op, dt_scale } => ssd::emit(ctx, op, *dt_scale),
         Lowered::Mamba3 { op, b, c } => mamba3::emit(ctx, op, b, c),
         Lowered::Latent(op) => heads::latent(ctx, op),
@@ -49,9 +50,6 @@ pub(crate) fn emit(ctx: &mut Ctx<'_, '_>, lowered: &Lowered) -> Result<()> {
             Op::Embed { table, scale, out } => embed::emit(ctx, *table, *scale, *out),
             Op::Rope { x, rope, head_dim, out } => rope::emit(ctx, *x, *rope, *head_dim, *out),
             Op::DeltaRule(op) => delta::emit(ctx, op),
-            Op::CausalConv { x, weight, bias, silu, state, out } => {
-                conv::emit(ctx, *x, (*weight, *bias), *silu, *state, *out)
-            }
             Op::Cssd(op) => cssd::emit(ctx, op),
             Op::TakeRows { x, out } => take_rows::emit(ctx, *x, *out),
             Op::JoinHeads { a, b, n_heads, out } => heads::join(ctx, *a, *b, *n_heads, *out),

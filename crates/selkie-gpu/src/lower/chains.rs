@@ -2,7 +2,7 @@
 
 use selkie_model::{
     WeightId,
-    plan::{BufferId, Op},
+    plan::{BufferId, Op, Slot, SlotId},
     spec::Activation,
 };
 
@@ -56,6 +56,33 @@ pub struct Latent {
     pub v: BufferId,
 }
 
+/// A short causal convolution of each channel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Conv {
+    /// `[rows, channels]`.
+    pub x: BufferId,
+    /// `[channels, taps]`.
+    pub weight: WeightId,
+    /// `[channels]`.
+    pub bias: Option<WeightId>,
+    /// Whether a silu follows.
+    pub silu: bool,
+    /// The rows before.
+    pub state: SlotId,
+    /// `[rows, channels]`.
+    pub out: BufferId,
+}
+
+impl Conv {
+    fn of(op: &Op) -> Option<Self> {
+        let Op::CausalConv { x, weight, bias, silu, state, out } = *op else { return None };
+        Some(Self { x, weight, bias, silu, state, out })
+    }
+}
+
+/// Slots that one dispatch sees at most.
+const SLOTS: usize = 3;
+
 impl Run<'_> {
     /// Lowers the first of `ops`, or as many as make one dispatch; says how many.
     pub(super) fn ops(&mut self, ops: &[Op]) -> usize {
@@ -85,11 +112,39 @@ impl Run<'_> {
             self.push(Lowered::HeadAttention { op: *op, q, k, weight: *weight, out: *out });
             return 2;
         }
+        let convs = self.convs(ops);
+        if !convs.is_empty() {
+            convs.iter().for_each(|conv| self.whole(conv.x));
+            let n = convs.len();
+            self.push(Lowered::Convs(convs));
+            return n;
+        }
         if let Some(n) = self.scaled_glu(ops) {
             return n;
         }
         self.op(&ops[0]);
         1
+    }
+
+    /// Convolutions next to each other that do the same to what one op made.
+    fn convs(&self, ops: &[Op]) -> Vec<Conv> {
+        let mut convs: Vec<Conv> = vec![];
+        let taps = |conv: &Conv| match self.plan.slots[conv.state.0 as usize] {
+            Slot::Conv { taps, .. } => Some(taps),
+            _ => None,
+        };
+        for conv in ops.iter().map_while(Conv::of).take(SLOTS) {
+            let alike = convs.first().is_none_or(|first| {
+                let makes = |id: BufferId| move |made: &&(Lowered, _)| made.0.writes().contains(&id);
+                let maker = self.out.iter().rfind(makes(first.x));
+                taps(first) == taps(&conv) && first.silu == conv.silu && maker.is_some_and(|made| makes(conv.x)(&made))
+            });
+            if !alike {
+                break;
+            }
+            convs.push(conv);
+        }
+        convs
     }
 
     /// Two products of one input, the second multiplied by the activated first, which is scaled before.
