@@ -9,7 +9,7 @@ mod early;
 
 use std::collections::HashMap;
 
-pub use chains::{Conv, Latent, RankGate};
+pub use chains::{Conv, Correction, Latent, RankGate};
 use selkie_model::{
     WeightId,
     plan::{AttentionOp, BufferId, Mamba3Op, Op, Plan, Product, SelectiveScanOp, SsdOp},
@@ -21,6 +21,8 @@ use selkie_model::{
 pub struct Input {
     /// What it is made of.
     pub x: BufferId,
+    /// What stands behind that in a row.
+    pub joined: Option<BufferId>,
     /// First step.
     pub before: Option<Gate>,
     /// Second step.
@@ -178,6 +180,8 @@ pub enum Lowered {
         /// Where to.
         out: BufferId,
     },
+    /// Products with inputs of their own, each added to a sum that is there.
+    Corrections(Vec<Correction>),
     /// An op as it is.
     Op(Op),
 }
@@ -185,7 +189,12 @@ pub enum Lowered {
 impl Input {
     /// A buffer as it is.
     pub fn plain(x: BufferId) -> Self {
-        Self { x, before: None, norm: None, after: None, scale: 1.0, rope: None }
+        Self { x, joined: None, before: None, norm: None, after: None, scale: 1.0, rope: None }
+    }
+
+    /// A buffer as it is, and another behind it.
+    fn joined(x: BufferId, joined: BufferId) -> Self {
+        Self { joined: Some(joined), ..Self::plain(x) }
     }
 
     /// Whether nothing is done to it.
@@ -200,7 +209,7 @@ impl Input {
             Gate::Of(_) => None,
             Gate::By(id, ..) | Gate::RowBy(id, _) => Some(id),
         });
-        std::iter::once(self.x).chain(by).collect()
+        std::iter::once(self.x).chain(self.joined).chain(by).collect()
     }
 
     fn with_gate(mut self, gate: Gate) -> Option<Self> {
@@ -265,6 +274,7 @@ impl Lowered {
             Lowered::Ssd { op, .. } => vec![op.xbc, op.dt],
             Lowered::Mamba3 { op, b, c } => [b.reads(), c.reads(), vec![op.x, op.dt, op.a, op.trap, op.angle]].concat(),
             Lowered::RankGate(op) => vec![op.x, op.gate],
+            Lowered::Corrections(list) => list.iter().flat_map(|c| [c.x, c.residual]).collect(),
             Lowered::Op(op) => op.inputs(),
         }
     }
@@ -285,6 +295,7 @@ impl Lowered {
             Lowered::Latent(op) => vec![op.q, op.k, op.v],
             Lowered::HeadAttention { out, .. } => vec![*out],
             Lowered::RankGate(op) => vec![op.out],
+            Lowered::Corrections(list) => list.iter().map(|c| c.out).collect(),
             Lowered::Op(op) => op.outputs(),
         }
     }
@@ -361,9 +372,12 @@ impl Run<'_> {
     /// Makes the value of `id`, where it is not made yet.
     fn whole(&mut self, id: BufferId) {
         let Some(input) = self.unmade.remove(&id) else { return };
-        match input.rope {
-            None => self.push(Lowered::Rows { input, add: None, out: id }),
-            Some((rope, head_dim)) => {
+        match (input.rope, input.joined) {
+            (None, Some(b)) if input == Input::joined(input.x, b) => {
+                self.push(Lowered::Op(Op::JoinHeads { a: input.x, b, n_heads: 1, out: id }));
+            }
+            (None, _) => self.push(Lowered::Rows { input, add: None, out: id }),
+            (Some((rope, head_dim)), _) => {
                 let x = self.turned.get(&id).copied().unwrap_or(input.x);
                 self.whole(x);
                 self.push(Lowered::Op(Op::Rope { x, rope, head_dim, out: id }));
@@ -416,7 +430,7 @@ impl Run<'_> {
             input.norm.is_none_or(|norm| norm.weight.is_some() && (norm.group == head_dim || norm.group == width));
         let clamped = input.after.is_none_or(|gate| matches!(gate, Gate::Of(Function::Clamp(_))))
             && input.before.is_none_or(|gate| input.norm.is_none() && matches!(gate, Gate::Of(Function::Clamp(_))));
-        if self.lazy.attention && by_head && clamped && input.scale == 1.0 {
+        if self.lazy.attention && by_head && clamped && input.scale == 1.0 && input.joined.is_none() {
             return input;
         }
         self.whole(x);
@@ -440,7 +454,7 @@ impl Run<'_> {
     fn small(&mut self, x: BufferId) -> Input {
         let input = self.input(x);
         let width = self.plan.buffer(x).width;
-        let normed = input.norm.is_none_or(|norm| norm.group == width);
+        let normed = input.norm.is_none_or(|norm| norm.group == width) && input.joined.is_none();
         if self.lazy.scan && normed && input.before.is_none() && input.after.is_none() && input.scale == 1.0 {
             return input;
         }
@@ -451,7 +465,7 @@ impl Run<'_> {
     /// B or C of Mamba-3, which its kernels norm in groups.
     fn grouped(&mut self, x: BufferId, group: usize) -> Input {
         let input = self.input(x);
-        let normed = input.norm.is_none_or(|norm| norm.group == group);
+        let normed = input.norm.is_none_or(|norm| norm.group == group) && input.joined.is_none();
         if normed && input.before.is_none() && input.after.is_none() && input.scale == 1.0 && input.rope.is_none() {
             return input;
         }
@@ -490,6 +504,14 @@ impl Run<'_> {
                 self.turned.insert(*out, *x);
                 self.defer(*x, *out, |input| input.with_rope(*rope, *head_dim));
             }
+            // Rows are read in quads.
+            Op::JoinHeads { a, b, n_heads: 1, out }
+                if self.lazy.products && self.plan.buffer(*a).width.is_multiple_of(4) =>
+            {
+                self.whole(*a);
+                self.whole(*b);
+                self.unmade.insert(*out, Input::joined(*a, *b));
+            }
             Op::TakeRows { x, out } if self.lazy.one_row => {
                 let input = self.input(*x);
                 self.unmade.insert(*out, input);
@@ -508,6 +530,9 @@ impl Run<'_> {
                 self.push(Lowered::Rows { input, add: Some((*x, *scale)), out: *out });
             }
             Op::Mixture { x, mixture, out } => {
+                if self.input(*x).joined.is_some() {
+                    self.whole(*x);
+                }
                 let input = self.product_input(*x);
                 self.push(Lowered::Mixture { input, mixture: *mixture, add: None, out: *out });
             }

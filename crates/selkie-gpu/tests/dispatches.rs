@@ -28,12 +28,8 @@ fn budget(layer: &Layer) -> usize {
         FeedForward::Mixture(_) => 5,
         FeedForward::Shared(_) => 8,
     });
-    // A shared block is attention, a dense part and a product, and may have corrections of low rank, two products each.
-    let shared = layer.shared.as_ref().map_or(0, |shared| {
-        let a = &shared.attention;
-        let products = [Some(a.q), Some(a.k), Some(a.v), shared.feed_forward.gate, Some(shared.feed_forward.up)];
-        9 + 2 * products.into_iter().flatten().filter(|linear| linear.low_rank.is_some()).count()
-    });
+    // A shared block is attention and a dense part, corrections of low rank and a product at the end among them.
+    let shared = if layer.shared.is_some() { 8 } else { 0 };
     mixer + feed_forward + shared
 }
 

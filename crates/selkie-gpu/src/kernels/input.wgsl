@@ -1,5 +1,5 @@
-// A row's values as `Input` in lower.rs makes them: gate, norm, gate, scale. The including kernel declares `x`, and for the
-// steps that there are `before`, `after` and `norm_weight`, and has in its parameters x_offset, x_stride, before_offset,
+// A row's values as `Input` in lower.rs makes them: gate, norm, gate, scale. The including kernel declares `x`, and where
+// they are `joined` (with JOINED_AT, JOINED_OFFSET and JOINED_STRIDE), `before`, `after` and `norm_weight`, and has in its parameters x_offset, x_stride, before_offset,
 // before_stride, after_offset, after_stride (no strides with ONE_ROW), before_c, after_c, group, eps, scale.
 #include "kernels/functions.wgsl"
 #if ONE_ROW
@@ -12,8 +12,17 @@
 #define AFTER_STRIDE p.after_stride
 #endif
 
+fn stored(row: u32, i: u32) -> f32 {
+#if B_JOINED
+    if i >= JOINED_AT {
+        return joined[JOINED_OFFSET + row * JOINED_STRIDE + i - JOINED_AT];
+    }
+#endif
+    return x[p.x_offset + row * X_STRIDE + i];
+}
+
 fn gated(row: u32, i: u32) -> f32 {
-    let v = x[p.x_offset + row * X_STRIDE + i];
+    let v = stored(row, i);
 #if BEFORE == of
     return BEFORE_FN(v, p.before_c);
 #elif BEFORE == by

@@ -39,6 +39,7 @@ pub(crate) fn emit(ctx: &mut Ctx<'_, '_>, lowered: &Lowered) -> Result<()> {
         Lowered::Products { input, products, then } => product::emit(ctx, input, products, then),
         Lowered::Attention { op, q, k } => attention::emit(ctx, op, q, k),
         Lowered::SelectiveScan { op, dt, b, c } => scan::emit(ctx, op, dt.as_ref(), b, c),
+        Lowered::Corrections(list) => product::corrections(ctx, list),
         Lowered::Convs(convs) => conv::emit(ctx, convs),
         Lowered::Ssd { op, dt_scale } => ssd::emit(ctx, op, *dt_scale),
         Lowered::Mamba3 { op, b, c } => mamba3::emit(ctx, op, b, c),

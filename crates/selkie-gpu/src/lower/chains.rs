@@ -2,7 +2,7 @@
 
 use selkie_model::{
     WeightId,
-    plan::{BufferId, Op, Slot, SlotId},
+    plan::{BufferId, Op, Product, Slot, SlotId},
     spec::Activation,
 };
 
@@ -73,6 +73,21 @@ pub struct Conv {
     pub out: BufferId,
 }
 
+/// `out = residual + scale · (weight · x)`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Correction {
+    /// `[rows, cols]`.
+    pub x: BufferId,
+    /// `[width, cols]`.
+    pub weight: WeightId,
+    /// `[rows, width]`.
+    pub residual: BufferId,
+    /// Multiplies the sum.
+    pub scale: f32,
+    /// `[rows, width]`.
+    pub out: BufferId,
+}
+
 impl Conv {
     fn of(op: &Op) -> Option<Self> {
         let Op::CausalConv { x, weight, bias, silu, state, out } = *op else { return None };
@@ -80,6 +95,8 @@ impl Conv {
     }
 }
 
+/// Products that are corrected in one dispatch at most.
+const CORRECTIONS: usize = 4;
 /// Slots that one dispatch sees at most.
 const SLOTS: usize = 3;
 
@@ -119,11 +136,50 @@ impl Run<'_> {
             self.push(Lowered::Convs(convs));
             return n;
         }
+        if let Some(n) = self.corrected(ops) {
+            return n;
+        }
         if let Some(n) = self.scaled_glu(ops) {
             return n;
         }
         self.op(&ops[0]);
         1
+    }
+
+    /// Products of one input, each corrected by a product of low rank: all that read the input together, and then all that correct.
+    fn corrected(&mut self, ops: &[Op]) -> Option<usize> {
+        let mut list: Vec<Correction> = vec![];
+        let (mut first, mut downs): (Vec<Product>, Vec<Product>) = (vec![], vec![]);
+        let Op::Linears { x, .. } = ops.first()? else { return None };
+        let once = |id: BufferId| self.reads.get(&id) == Some(&1);
+        for pair in ops.chunks_exact(2).take(CORRECTIONS) {
+            let [Op::Linears { x: same, products }, Op::LinearAdd { x: low, weight, bias: None, residual, scale, out }] =
+                pair
+            else {
+                break;
+            };
+            let [product, down] = products[..] else { break };
+            let chained = down.out == *low && product.out == *residual && down.bias.is_none();
+            if same != x || !chained || !once(*low) || !once(*residual) || list.iter().any(|c| c.scale != *scale) {
+                break;
+            }
+            // What two share is made once.
+            let known = downs.iter().find(|known| known.weight == down.weight).copied();
+            if known.is_none() {
+                downs.push(down);
+            }
+            first.push(product);
+            let (x, weight, residual, scale, out) = (known.unwrap_or(down).out, *weight, *residual, *scale, *out);
+            list.push(Correction { x, weight, residual, scale, out });
+        }
+        let n = list.len();
+        if n < 2 {
+            return None;
+        }
+        let input = self.product_input(*x);
+        self.push(Lowered::Products { input, products: [first, downs].concat(), then: Then::Store });
+        self.push(Lowered::Corrections(list));
+        Some(2 * n)
     }
 
     /// Convolutions next to each other that do the same to what one op made.

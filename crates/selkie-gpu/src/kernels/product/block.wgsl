@@ -6,7 +6,8 @@ struct Params {
     cols: u32,
     groups: u32,
     first: u32, // the chunk's first row
-    rows: u32, // its rows
+    rows: u32, // its rows, up to the last that is multiplied
+    begin: u32, // the first that is
     row_words: u32,
     x_offset: u32,
     x_stride: u32,
@@ -68,7 +69,7 @@ fn store(t: u32, row: u32, sum: f32) {
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
-    let first_row = id.x * TILE;
+    let first_row = p.begin + id.x * TILE;
     first_t = id.y * TILE;
     let tx = thread % 16u;
     var sums: array<vec4<f32>, PER_T>;

@@ -18,8 +18,17 @@ fn after_each(v: vec4<f32>) -> vec4<f32> {
 }
 #endif
 
+fn stored_quad(i: u32) -> vec4<f32> {
+#if B_JOINED
+    if 4u * i >= JOINED_AT {
+        return joined[(JOINED_OFFSET + 4u * i - JOINED_AT) / 4u];
+    }
+#endif
+    return x[p.x_offset / 4u + i];
+}
+
 fn gated_quad(i: u32) -> vec4<f32> {
-    let v = x[p.x_offset / 4u + i];
+    let v = stored_quad(i);
 #if BEFORE == of
     return before_each(v);
 #elif BEFORE == by

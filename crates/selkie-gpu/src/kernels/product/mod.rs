@@ -2,10 +2,12 @@
 //! both meet in workgroup memory.
 
 mod block;
+mod corrections;
 #[cfg(test)]
 mod test;
 mod token;
 
+pub(super) use corrections::corrections;
 pub(crate) use token::{Made, lanes, parts};
 
 use selkie_model::{
@@ -85,8 +87,8 @@ pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, products: &[Product], t
 /// Writes the dispatches of products that lie together.
 pub(crate) fn run(ctx: &mut Ctx<'_, '_>, input: &Input, together: &Together, then: &Epilogue) -> Result<()> {
     match ctx.target.regime {
-        Regime::Token => token::emit(ctx, input, together, then),
-        Regime::Block => block::emit(ctx, input, together, then),
+        Regime::Token => token::emit(ctx, input, together, then, None),
+        Regime::Block => block::emit(ctx, input, together, then, &(0..usize::MAX)),
     }
 }
 

@@ -232,3 +232,38 @@ fn gated_sums_rounded_once() {
         rig.check(&[out], passes, 1e-2);
     }
 }
+
+/// Products with corrections of low rank, of two values joined and normed, as shared blocks have them.
+#[test]
+fn corrections_of_low_rank() {
+    use DType::{F16, F32};
+    let shapes: &[(DType, usize, bool, usize)] =
+        &[(F32, 4, false, 2), (F16, 8, true, 2), (Q8, 32, false, 2), (Q8, 32, true, 2), (Q8, 96, false, 2)];
+    for &(dtype, rank, shared, dispatches) in shapes {
+        println!("{dtype} {rank} {shared}");
+        let mut rig = Rig::new(11);
+        let (a, b) = (rig.input(64), rig.input(96));
+        let [both, normed] = [(); 2].map(|()| rig.buffer(160));
+        let weight = Some(rig.vector_between(&[160], 0.5, 1.5));
+        rig.op(Op::JoinHeads { a, b, n_heads: 1, out: both });
+        rig.op(Op::RmsNorm { x: both, weight, group: 160, eps: 1e-2, out: normed });
+        let common = rig.matrix(dtype, &[rank, 160]);
+        let mut outs = vec![];
+        for rows in [70, 33, 128] {
+            let product = rig.product(dtype, [rows, 160], true);
+            let mut down = rig.product(dtype, [rank, 160], false);
+            if shared {
+                down.weight = common;
+            }
+            let (weight, out) = (rig.matrix(dtype, &[rows, rank]), rig.buffer(rows));
+            rig.op(Op::Linears { x: normed, products: vec![product, down] });
+            let (residual, scale) = (product.out, 0.5);
+            rig.op(Op::LinearAdd { x: down.out, weight, bias: None, residual, scale, out });
+            outs.push(out);
+        }
+        let all = rig.check(&outs, PASSES, 1e-5);
+        assert_eq!(all.token, dispatches);
+        rig.exact = false;
+        rig.check(&outs, PASSES, 2e-2);
+    }
+}

@@ -8,7 +8,8 @@ enable wgpu_cooperative_matrix;
 struct Params {
     groups: u32,
     first: u32, // the chunk's first row
-    rows: u32, // its rows
+    rows: u32, // its rows, up to the last that is multiplied
+    begin: u32, // the first that is
     row_words: u32,
     x_offset: u32,
     x_stride: u32,
@@ -121,7 +122,7 @@ alias Right = coop_mat16x16<f16, B>;
 fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
     // Row tiles of x are neighbours: they share the matrix's rows in the cache.
     let first_t = id.x * 128u;
-    let first_row = id.y * 128u;
+    let first_row = p.begin + id.y * 128u;
     let subgroup = thread / 32u;
     let lane = thread % 32u;
     let own_t = subgroup / 4u * 64u;

@@ -20,6 +20,12 @@ struct Params {
     after_c: f32,
     other_offset: u32,
     then_scale: f32,
+#if OWN_INPUTS
+    row_cols: u32,
+    // Of products with inputs of their own: the row that each starts with, and the quads in front of its input.
+    starts: vec4<u32>,
+    shifts: vec4<u32>,
+#endif
 }
 @group(0) @binding(0) var<uniform> p: Params;
 #if ROUND
@@ -39,6 +45,11 @@ struct Params {
 @group(0) @binding(B_GRIDS) var<storage, read> grids: array<u32>;
 #endif
 #include "quant/FORMAT.wgsl"
+#if OWN_INPUTS
+var<private> shift: u32;
+#define SHIFT shift
+#define ROW_COLS p.row_cols
+#endif
 #include "kernels/product/lanes.wgsl"
 #if ROUND
 #include "kernels/product/round.wgsl"
@@ -110,6 +121,12 @@ fn main(
         // Rows come in fours on the device.
         let there = row < p.rows;
         let base = select(0u, row, there) * p.row_words;
+#if OWN_INPUTS
+        shift = p.shifts.x;
+        for (var i = 1u; i < 4u; i++) {
+            shift = select(shift, p.shifts[i], p.first + row >= p.starts[i]);
+        }
+#endif
         var even = 0.0;
         var odd = 0.0;
         var i = lane;
