@@ -188,7 +188,8 @@ pub fn compile(
     needed: &mut Needed<'_>,
 ) -> Result<Program> {
     let one = target.regime == Regime::Token;
-    let lazy = Lazy { products: one, attention: one, scan: one, one_row: one };
+    let latent = one && target.limits.storage_buffers >= kernels::attention::LATENT_BUFFERS;
+    let lazy = Lazy { products: one, attention: one, latent, scan: one, one_row: one };
     let lowered = lower(plan, lazy);
     let (views, places) = place(plan, &lowered);
     let rounded = rounded(&lowered, plan, &target, needed);

@@ -154,6 +154,17 @@ pub enum Lowered {
     },
     /// What latent attention reads.
     Latent(Latent),
+    /// Latent attention with what it reads, and each head's matrix times its results.
+    LatentAttention {
+        /// The op, over what `latent` makes.
+        op: AttentionOp,
+        /// Queries, keys and values.
+        latent: Latent,
+        /// `[n_heads, out, v_head_dim]`.
+        weight: WeightId,
+        /// `[rows, n_heads · out]`.
+        out: BufferId,
+    },
     /// Attention, and each head's matrix times its results.
     HeadAttention {
         /// The op.
@@ -265,7 +276,9 @@ impl Lowered {
             Lowered::Attention { op, q, k } | Lowered::HeadAttention { op, q, k, .. } => {
                 [q.reads(), k.reads(), vec![op.v]].concat()
             }
-            Lowered::Latent(op) => vec![op.q_nope, op.q_rope, op.k_rope, op.c.x],
+            Lowered::Latent(op) | Lowered::LatentAttention { latent: op, .. } => {
+                vec![op.q_nope, op.q_rope, op.k_rope, op.c.x]
+            }
             Lowered::SelectiveScan { op, dt, b, c } => {
                 let dt = dt.as_ref().map_or(vec![op.dt], |(input, _)| input.reads());
                 [b.reads(), c.reads(), dt, vec![op.x]].concat()
@@ -293,6 +306,7 @@ impl Lowered {
             Lowered::Ssd { op, .. } => vec![op.out],
             Lowered::Mamba3 { op, .. } => vec![op.out],
             Lowered::Latent(op) => vec![op.q, op.k, op.v],
+            Lowered::LatentAttention { latent: op, out, .. } => vec![*out, op.q, op.k, op.v],
             Lowered::HeadAttention { out, .. } => vec![*out],
             Lowered::RankGate(op) => vec![op.out],
             Lowered::Corrections(list) => list.iter().map(|c| c.out).collect(),
@@ -317,6 +331,8 @@ pub struct Lazy {
     pub products: bool,
     /// Attention turns and norms queries and keys.
     pub attention: bool,
+    /// Latent attention makes queries, keys and values, where they are of compressed queries.
+    pub latent: bool,
     /// The selective scan makes step sizes and norms B and C.
     pub scan: bool,
     /// The batch is one row, which is the output where there is one.

@@ -13,9 +13,12 @@ use selkie_model::spec::{FeedForward, Layer, Mixer};
 /// Dispatches that a mixer may take; parallel ones add up.
 fn mixer_budget(mixer: &Mixer) -> usize {
     match mixer {
-        // With compressed queries there is a product more.
-        Mixer::LatentAttention(a) => 5 + usize::from(a.q_down.is_some()),
-        Mixer::Attention(_) | Mixer::Mamba2(_) | Mixer::Mamba3(_) | Mixer::Cssd(_) | Mixer::ShortConv(_) => 5,
+        Mixer::Attention(_)
+        | Mixer::LatentAttention(_)
+        | Mixer::Mamba2(_)
+        | Mixer::Mamba3(_)
+        | Mixer::Cssd(_)
+        | Mixer::ShortConv(_) => 5,
         Mixer::Mamba1(_) | Mixer::DeltaNet(_) => 6,
         Mixer::Parallel(branches) => branches.iter().map(|branch| mixer_budget(&branch.mixer)).sum(),
     }

@@ -1,6 +1,6 @@
-// A row's values as `Input` in lower.rs makes them: gate, norm, gate, scale. The including kernel declares `x`, and where
-// they are `joined` (with JOINED_AT, JOINED_OFFSET and JOINED_STRIDE), `before`, `after` and `norm_weight`, and has in its parameters x_offset, x_stride, before_offset,
-// before_stride, after_offset, after_stride (no strides with ONE_ROW), before_c, after_c, group, eps, scale.
+// A row's values as `Input` in lower.rs makes them: gate, norm, gate, scale. The including kernel declares `x`, and for what there is
+// of them `joined` (with JOINED_AT, JOINED_OFFSET and JOINED_STRIDE), `before`, `after` and `norm_weight`; it has in its parameters
+// x_offset, x_stride, before_offset, before_stride, after_offset, after_stride (no strides with ONE_ROW), before_c, after_c, group, eps, scale.
 #include "kernels/functions.wgsl"
 #if ONE_ROW
 #define X_STRIDE 0u

@@ -1,6 +1,6 @@
 //! The kernels, one folder each: shader, dispatcher, tests against the reference.
 
-mod attention;
+pub(crate) mod attention;
 mod conv;
 mod cssd;
 mod delta;
@@ -44,6 +44,7 @@ pub(crate) fn emit(ctx: &mut Ctx<'_, '_>, lowered: &Lowered) -> Result<()> {
         Lowered::Ssd { op, dt_scale } => ssd::emit(ctx, op, *dt_scale),
         Lowered::Mamba3 { op, b, c } => mamba3::emit(ctx, op, b, c),
         Lowered::Latent(op) => heads::latent(ctx, op),
+        Lowered::LatentAttention { op, latent, weight, out } => heads::latent_attention(ctx, op, latent, *weight, *out),
         Lowered::HeadAttention { op, q, k, weight, out } => heads::attention(ctx, op, [q, k], *weight, *out),
         Lowered::RankGate(op) => ranks::gate(ctx, op),
         Lowered::Mixture { input, mixture, add, out } => mixture::emit(ctx, input, mixture, *add, *out),

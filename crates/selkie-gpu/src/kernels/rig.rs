@@ -118,6 +118,11 @@ impl Rig {
         BufferId(self.buffers.len() as u32 - 1)
     }
 
+    /// The width of a buffer.
+    pub fn width(&self, id: BufferId) -> usize {
+        self.buffers[id.0 as usize].width
+    }
+
     /// A weight in f32, between -1 and 1.
     pub fn vector(&mut self, shape: &[usize]) -> WeightId {
         self.vector_between(shape, -1.0, 1.0)

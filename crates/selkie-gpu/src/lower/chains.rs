@@ -114,6 +114,16 @@ impl Run<'_> {
             self.whole(op.q_rope);
             self.whole(op.k_rope);
             self.unmade.remove(&op.v);
+            // With compressed queries there is a product more, so that there should be a dispatch less here.
+            let apart = !self.made_together(op.q_nope, op.c.x);
+            if let [Op::Attention(attention), Op::HeadLinear { x, weight, out, .. }, ..] = ops[3..]
+                && (self.lazy.latent && apart)
+                && (attention.q, attention.k, attention.v, attention.out) == (op.q, op.k, op.v, x)
+                && [op.q, op.k, x].iter().all(|id| self.reads.get(id) == Some(&1))
+            {
+                self.push(Lowered::LatentAttention { op: attention, latent: op, weight, out });
+                return 5;
+            }
             self.push(Lowered::Latent(op));
             return 3;
         }
@@ -182,6 +192,12 @@ impl Run<'_> {
         Some(2 * n)
     }
 
+    /// Whether one dispatch makes both.
+    fn made_together(&self, a: BufferId, b: BufferId) -> bool {
+        let makes = |id: BufferId| move |made: &&(Lowered, _)| made.0.writes().contains(&id);
+        self.out.iter().rfind(makes(a)).is_some_and(|made| makes(b)(&made))
+    }
+
     /// Convolutions next to each other that do the same to what one op made.
     fn convs(&self, ops: &[Op]) -> Vec<Conv> {
         let mut convs: Vec<Conv> = vec![];
@@ -191,9 +207,7 @@ impl Run<'_> {
         };
         for conv in ops.iter().map_while(Conv::of).take(SLOTS) {
             let alike = convs.first().is_none_or(|first| {
-                let makes = |id: BufferId| move |made: &&(Lowered, _)| made.0.writes().contains(&id);
-                let maker = self.out.iter().rfind(makes(first.x));
-                taps(first) == taps(&conv) && first.silu == conv.silu && maker.is_some_and(|made| makes(conv.x)(&made))
+                taps(first) == taps(&conv) && first.silu == conv.silu && self.made_together(first.x, conv.x)
             });
             if !alike {
                 break;

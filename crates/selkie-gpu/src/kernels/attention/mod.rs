@@ -1,8 +1,11 @@
 //! Attention over a sequence's cache: parts of the cache for a token, tiles of it for blocks of rows.
 
+mod latent;
 #[cfg(test)]
 mod test;
 
+pub(crate) use latent::BUFFERS as LATENT_BUFFERS;
+pub(super) use latent::token as latent_token;
 use selkie_model::{
     plan::{AttentionOp, Rows},
     rope::Pairing,
@@ -53,6 +56,14 @@ fn shape(ctx: &Ctx<'_, '_>, op: &AttentionOp) -> Binds {
     binds
 }
 
+/// What a token's kernel is told besides.
+fn token_defines(ctx: &Ctx<'_, '_>, binds: &mut Binds) {
+    binds.set("SPLIT", format!("{SPLIT}u"));
+    // Invocations that share a position: they add up without waiting for others, so only within a subgroup.
+    let share = ctx.target.flavours.subgroup.map_or(1, |size| size.min(8));
+    binds.set("SHARE", format!("{share}u"));
+}
+
 /// A head's values where a token's kernel reads them, and what it does to them.
 struct Side {
     offset: usize,
@@ -90,10 +101,7 @@ pub(super) fn token(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, [q, k]: [&Input; 2]
     let (q_side, q_of) = side(ctx, q, together, 2)?;
     let (k_side, k_of) = side(ctx, k, together, 3)?;
     let mut binds = shape(ctx, op);
-    binds.set("SPLIT", format!("{SPLIT}u"));
-    // Invocations that share a position: they add up without waiting for others, so only within a subgroup.
-    let share = ctx.target.flavours.subgroup.map_or(1, |size| size.min(8));
-    binds.set("SHARE", format!("{share}u"));
+    token_defines(ctx, &mut binds);
     binds.read("Q", q_of);
     if !together {
         binds.read("K", k_of);

@@ -72,24 +72,4 @@ fn part(base: u32, g: u32, at: u32) -> f32 {
 #include "kernels/product/part.wgsl"
 #endif
 
-// The sum of LANES neighbours.
-fn together(thread: u32, value: f32) -> f32 {
-#if SUBGROUP
-    var sum = value;
-    for (var over = LANES / 2u; over > 0u; over >>= 1u) {
-        sum += subgroupShuffleXor(sum, over);
-    }
-    return sum;
-#else
-    workgroupBarrier();
-    partial[thread] = value;
-    workgroupBarrier();
-    for (var half = LANES / 2u; half > 0u; half >>= 1u) {
-        if thread % LANES < half {
-            partial[thread] += partial[thread + half];
-        }
-        workgroupBarrier();
-    }
-    return partial[thread / LANES * LANES];
-#endif
-}
+#include "kernels/together.wgsl"
