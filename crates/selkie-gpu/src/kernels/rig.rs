@@ -15,7 +15,11 @@ use selkie_model::{
     weights::{Part, Transform, Weight, f32_tensor},
 };
 
-use crate::{Gpu, GpuExecutor, GpuOptions, RunOptions, compile::Regime};
+use crate::{
+    Flavours, Gpu, GpuExecutor, GpuOptions, Limits, Result, RunOptions,
+    compile::{Program, Regime, Target, compile, compile_block},
+    weights::Needed,
+};
 
 /// One device for all tests, so that kernels are made once.
 pub(crate) fn gpu() -> Gpu {
@@ -250,6 +254,29 @@ impl Rig {
             found = Some(Dispatches { token: count(Regime::Token), block: count(Regime::Block) });
         }
         found.expect("something to be held to the reference")
+    }
+
+    /// The ops, compiled for a plain device with such limits, without one.
+    pub fn compiled(
+        &self,
+        out: BufferId,
+        regime: Regime,
+        limits: Limits,
+        rows: usize,
+        positions: usize,
+    ) -> Result<Program> {
+        let (spec, plan) = self.model(out);
+        let target = Target { regime, limits, flavours: Flavours::default(), exact: self.exact };
+        let mut needed = Needed::new(&spec, None, limits);
+        compile(&spec, &plan, target, rows, positions, &mut needed)
+    }
+
+    /// The same for blocks of as many rows as fit, and how many that are.
+    pub fn compiled_block(&self, out: BufferId, limits: Limits, rows: usize) -> Result<(Program, usize)> {
+        let (spec, plan) = self.model(out);
+        let target = Target { regime: Regime::Block, limits, flavours: Flavours::default(), exact: self.exact };
+        let mut needed = Needed::new(&spec, None, limits);
+        compile_block(&spec, &plan, target, rows, rows, &mut needed)
     }
 
     /// The ops as a model whose logits are `out`.

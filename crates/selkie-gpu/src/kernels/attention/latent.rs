@@ -2,7 +2,7 @@
 
 use selkie_model::{plan::AttentionOp, rope::Pairing};
 
-use super::{SPLIT, part_bytes, shape};
+use super::{part_bytes, push_cuts, shape, split, token_defines};
 use crate::{
     Result,
     compile::{Ctx, row},
@@ -11,7 +11,7 @@ use crate::{
         product::{lanes, parts},
     },
     lower::Latent,
-    table::{Count, Each, Grid, Of, Ref, Row},
+    table::{Count, Grid, Of, Ref, Row},
     weights::{Matrix, MatrixId},
 };
 
@@ -32,7 +32,8 @@ pub(crate) fn token(
     let norm = latent.c.norm;
     let weight = norm.and_then(|norm| norm.weight).map(|weight| ctx.vector(weight));
     let mut binds = shape(ctx, op);
-    super::token_defines(ctx, &mut binds);
+    let split = split(ctx, op)?;
+    token_defines(ctx, split, &mut binds);
     binds.set("LATENT", 1);
     binds.set("NOPE", format!("{}u", matrix.cols));
     binds.set("NOPE_ROOM", format!("{}u", 8 * matrix.cols.div_ceil(32)));
@@ -54,17 +55,16 @@ pub(crate) fn token(
     }
     binds.matrix(matrix, id, 0);
     binds.write("OUT", out.of);
-    let bytes = part_bytes(ctx, op);
+    let bytes = part_bytes(ctx, op, split);
     let parts = ctx.scratch(0, bytes);
     binds.write("PARTS", parts);
     let sizes = [x[0][0], kv[0][0], 0, out.offset, 0].map(|size| size as u32);
     let eps = norm.map_or(0.0, |norm| norm.eps);
     let rules = [op.scale, 0.0, 0.0, eps, 0.0, 0.0].map(f32::to_bits);
     let more = [x[1][0], kv[1][0], matrix.row_words].map(|size| size as u32);
-    let grid = Grid::Line(Count::new(op.n_heads, Of::Length, SPLIT));
+    let grid = Grid::Line(Count::new(op.n_heads, Of::Length, split));
     let made = row("latent attention of a row", "kernels/attention/token.wgsl", binds.defines);
-    let (slot, each) = (Some(op.cache), Each::Sequence);
     let params = [&sizes[..], &rules, &more].concat();
-    ctx.push(Row { params, bindings: binds.list, grid, slot, each, ..made });
+    push_cuts(ctx, op, Row { params, bindings: binds.list, grid, ..made })?;
     Ok(parts)
 }

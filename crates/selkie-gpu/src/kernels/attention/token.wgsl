@@ -20,6 +20,8 @@ struct Params {
     k_rope: u32,
     row_words: u32,
 #endif
+    cut_first: u32,
+    cut_end: u32,
 }
 @group(0) @binding(0) var<uniform> p: Params;
 @group(0) @binding(B_Q) var<storage, read> q_rows: array<f32>; // [N_HEADS * HEAD_DIM] from q_offset
@@ -188,7 +190,7 @@ fn main(
     let kv_head = head / (N_HEADS / N_KV_HEADS);
     let last = step.past;
     let first = split * SPLIT;
-    if first > last {
+    if first > last || first < p.cut_first || first >= p.cut_end {
         return;
     }
     let end = min(first + SPLIT, last + 1u);
@@ -218,14 +220,14 @@ fn main(
         prepare(thread, 1u, kv_head, K_NORMED, p.k_eps, K_TURNED, p.k_clamp);
         if head % (N_HEADS / N_KV_HEADS) == 0u && step.done == 0u {
             for (var i = thread; i < K_QUADS; i += THREADS) {
-                keys[(last * N_KV_HEADS + kv_head) * K_QUADS + i] = pack_quad(heads[K_QUADS + i]);
+                keys[((last - p.cut_first) * N_KV_HEADS + kv_head) * K_QUADS + i] = pack_quad(heads[K_QUADS + i]);
             }
             for (var i = thread; i < V_QUADS; i += THREADS) {
                 var v = vec4<f32>();
                 for (var j = 0u; j < min(4u, V_DIM - 4u * i); j++) {
                     v[j] = new_value(kv_head, 4u * i + j);
                 }
-                values[(last * N_KV_HEADS + kv_head) * V_QUADS + i] = pack_quad(v);
+                values[((last - p.cut_first) * N_KV_HEADS + kv_head) * V_QUADS + i] = pack_quad(v);
             }
         }
     }

@@ -271,12 +271,13 @@ fn of_results(
     out: BufferId,
 ) -> Result<()> {
     let out = ctx.view(out)?;
+    let split = attention::split(ctx, op)?;
     for stack in stacks(ctx, weight, op.n_heads)? {
         let product = Product { x: 0, out: out.offset, out_head: stack.head_out, n_heads: op.n_heads };
         token(ctx, &stack, &product, |binds| {
             binds.read("X", of);
             binds.read("PARTS", parts);
-            binds.set("SPLIT", format!("{}u", attention::SPLIT));
+            binds.set("SPLIT", format!("{split}u"));
             binds.write("OUT", out.of());
         })?;
     }

@@ -142,15 +142,6 @@ impl Recurrence {
         let quads = self.width.div_ceil(4);
         let channels = self.n_heads * self.head_dim;
         let added_bytes = 16 * (chunks * channels * quads) as u64;
-        if added_bytes > ctx.target.limits.binding {
-            return Err(Error::Limit {
-                what: format!("states between {chunks} chunks of rows"),
-                wanted: added_bytes,
-                limit: ctx.target.limits.binding,
-                device: "this device".into(),
-                hint: "blocks of fewer rows need less".into(),
-            });
-        }
         let added = ctx.scratch(0, added_bytes);
         let totals = ctx.scratch(1, 8 * (chunks * self.n_heads) as u64);
         let of_chunks = Count::new(1, Of::Own, CHUNK);

@@ -5,10 +5,30 @@ use selkie_model::{
     spec::SsdShape,
 };
 
-use crate::kernels::rig::{Dispatches, Rig};
+use crate::{
+    Limits,
+    kernels::rig::{Dispatches, Rig},
+};
 
 fn check(shape: SsdShape, passes: &[&[usize]]) {
     check_scaled(shape, None, passes);
+}
+
+/// The states between chunks of many rows of a large model are more than kernels see: blocks have fewer rows then.
+#[test]
+fn blocks_whose_states_fit() {
+    let mut rig = Rig::new(12);
+    let shape = shape(128, 64, 8, 128);
+    let [xbc, dt] = rig.inputs([shape.width(), shape.n_heads]);
+    let [a, d, dt_bias] = [(); 3].map(|()| rig.vector(&[shape.n_heads]));
+    let state = rig.slot(Slot::Ssd(shape));
+    let out = rig.buffer(shape.d_inner());
+    rig.op(Op::Ssd(SsdOp { xbc, dt, a, d, dt_bias, shape, state, out }));
+    for (wanted, given) in [(512, 512), (2048, 2048), (8192, 2048)] {
+        let (program, rows) = rig.compiled_block(out, Limits::FLOOR, wanted).expect("a program");
+        assert_eq!(rows, given);
+        assert!(program.scratch.iter().all(|bytes| *bytes <= Limits::FLOOR.binding));
+    }
 }
 
 /// With step sizes that are multiplied first.
