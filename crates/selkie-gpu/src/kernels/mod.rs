@@ -1,6 +1,8 @@
 //! The kernels, one folder each: shader, dispatcher, tests against the reference.
 
 pub(crate) mod attention;
+#[cfg(test)]
+mod checks;
 mod conv;
 mod cssd;
 mod delta;

@@ -6,8 +6,6 @@ mod test;
 
 pub(crate) use latent::BUFFERS as LATENT_BUFFERS;
 pub(super) use latent::token as latent_token;
-use std::ops::Range;
-
 use selkie_model::{
     plan::{AttentionOp, Rows},
     rope::Pairing,
@@ -108,21 +106,44 @@ fn side(ctx: &mut Ctx<'_, '_>, input: &Input, together: bool, scratch: usize) ->
     Ok((Side { offset: 0, norm: None, clamp: 0.0, rope: input.rope.map(|rope| rope.0) }, made))
 }
 
+/// Makes queries and keys, all but turned, and copies values, so that all of them lie together.
+fn gathered(ctx: &mut Ctx<'_, '_>, inputs: [&Input; 3]) -> Result<([Side; 3], Ref)> {
+    let views = [ctx.view(inputs[0].x)?, ctx.view(inputs[1].x)?, ctx.view(inputs[2].x)?];
+    let starts = [0, views[0].width, views[0].width + views[1].width];
+    let of = ctx.scratch(2, 4 * (starts[2] + views[2].width) as u64);
+    for (input, offset) in inputs.into_iter().zip(starts) {
+        let unturned = Input { rope: None, ..input.clone() };
+        rows::emit_to(ctx, &unturned, None, Target { of, offset, stride: 0 }, Rows::All)?;
+    }
+    let side = |i: usize| Side { offset: starts[i], norm: None, clamp: 0.0, rope: inputs[i].rope.map(|rope| rope.0) };
+    Ok(([side(0), side(1), side(2)], of))
+}
+
 /// The dispatch for one row, whose results go to `out` where a [`split`] is enough; where they are not, parts of
 /// results are in the buffer that this gives.
 pub(super) fn token(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, [q, k]: [&Input; 2], out: Target) -> Result<Ref> {
     let (q_view, k_view, v) = (ctx.view(q.x)?, ctx.view(k.x)?, ctx.view(op.v)?);
     let fits = |input: &Input| input.norm.is_none_or(|norm| norm.weight.is_some());
     let together = q_view.place == k_view.place && k_view.place == v.place && fits(q) && fits(k);
-    let (q_side, q_of) = side(ctx, q, together, 2)?;
-    let (k_side, k_of) = side(ctx, k, together, 3)?;
+    // Apart they are two buffers more: results, their parts and the cache are four, and there may be angles, norms and sinks.
+    let more = [q.rope.or(k.rope).is_some(), q.norm.or(k.norm).is_some(), op.sinks.is_some()];
+    let buffers = 7 + more.into_iter().filter(|&more| more).count();
+    let ([q_side, k_side, v_side], [q_of, k_of, v_of]) =
+        if !together && buffers > ctx.target.limits.storage_buffers as usize {
+            let (sides, of) = gathered(ctx, [q, k, &Input::plain(op.v)])?;
+            (sides, [of; 3])
+        } else {
+            let (q, q_of) = side(ctx, q, together, 2)?;
+            let (k, k_of) = side(ctx, k, together, 3)?;
+            ([q, k, Side { offset: v.offset, norm: None, clamp: 0.0, rope: None }], [q_of, k_of, v.of()])
+        };
     let mut binds = shape(ctx, op);
     let split = split(ctx, op)?;
     token_defines(ctx, split, &mut binds);
     binds.read("Q", q_of);
-    if !together {
+    if [k_of, v_of] != [q_of; 2] {
         binds.read("K", k_of);
-        binds.read("V", v.of());
+        binds.read("V", v_of);
     }
     let norms = [&q_side, &k_side].map(|side| side.norm);
     if norms.iter().any(Option::is_some) {
@@ -172,7 +193,7 @@ pub(super) fn token(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, [q, k]: [&Input; 2]
     let params = vec![
         q_side.offset as u32,
         k_side.offset as u32,
-        v.offset as u32,
+        v_side.offset as u32,
         out.offset as u32,
         op.window.unwrap_or(0) as u32,
         op.scale.to_bits(),
@@ -210,18 +231,17 @@ fn cut_of(ctx: &Ctx<'_, '_>, op: &AttentionOp) -> Result<usize> {
 }
 
 /// The positions of each cut of the cache. Parts of results are of one cut each.
-fn cuts(ctx: &Ctx<'_, '_>, op: &AttentionOp) -> Result<Vec<Range<usize>>> {
+fn cuts(ctx: &Ctx<'_, '_>, op: &AttentionOp) -> Result<Vec<[u32; 2]>> {
     let cut = cut_of(ctx, op)?;
     if cut >= ctx.max_positions {
-        return Ok(vec![0..u32::MAX as usize]);
+        return Ok(vec![[0, u32::MAX]]);
     }
-    Ok((0..ctx.max_positions).step_by(cut).map(|first| first..first + cut).collect())
+    Ok((0..ctx.max_positions).step_by(cut).map(|first| [first, first + cut].map(|at| at as u32)).collect())
 }
 
 /// A dispatch for each cut of the cache that a sequence reaches.
 fn push_cuts(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, made: Row) -> Result<()> {
-    for (cut, positions) in cuts(ctx, op)?.into_iter().enumerate() {
-        let bounds = [positions.start as u32, positions.end as u32];
+    for (cut, bounds) in cuts(ctx, op)?.into_iter().enumerate() {
         let params = [&made.params[..], &bounds].concat();
         let from = (cut > 0).then_some((Of::Length, bounds[0] + 1));
         ctx.push(Row { params, from, cut, slot: Some(op.cache), each: Each::Sequence, ..made.clone() });

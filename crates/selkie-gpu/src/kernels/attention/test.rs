@@ -8,7 +8,7 @@ use selkie_model::{
 use crate::{
     Gpu, GpuOptions, Limits,
     compile::Regime,
-    kernels::rig::{Dispatches, Rig},
+    kernels::{checks::Dispatches, rig::Rig},
 };
 
 /// An attention's sizes and rules.
@@ -186,6 +186,25 @@ fn queries_and_keys_made_on_the_way() {
             let (rig, out) = Shape { together, ..shape }.rig(4);
             rig.check(&[out], &[&[1, 0], &[2, 260], &[1, 0], &[0, 1], &[1, 1]], 2e-5);
         }
+    }
+}
+
+/// With as many buffers as every device has.
+#[test]
+fn buffers_of_the_floor_are_enough() {
+    let all = Shape { sinks: true, rope: Some(Pairing::Halves), together: false, ..PLAIN };
+    let gpu = seeing(Limits::FLOOR.binding);
+    // What lies apart is brought together where it has to be.
+    for (norms, clamp, together, token) in [
+        (Norms::None, None, false, 3 + 2),
+        (Norms::Weights, None, false, 3 + 2),
+        (Norms::Plain, Some(0.4), false, 4 + 2),
+        (Norms::WholeRows, Some(0.4), false, 3 + 2),
+        (Norms::OfHeads, None, true, 2),
+    ] {
+        let (mut rig, out) = Shape { norms, clamp, together, ..all }.rig(10);
+        rig.gpu = gpu.clone();
+        assert_eq!(rig.check(&[out], &[&[1, 0], &[2, 260], &[1, 0], &[0, 1]], 2e-5).token, token);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use selkie_model::plan::{Op, Slot};
 
-use crate::kernels::rig::{Dispatches, Rig};
+use crate::kernels::{checks::Dispatches, rig::Rig};
 
 fn check(channels: usize, taps: usize, bias: bool, silu: bool, passes: &[&[usize]]) {
     let mut rig = Rig::new(taps as u64);

@@ -6,7 +6,7 @@ use selkie_model::{
 
 use crate::{
     Gpu, GpuOptions, Limits,
-    kernels::rig::{Dispatches, Rig},
+    kernels::{checks::Dispatches, rig::Rig},
 };
 
 #[test]

@@ -6,7 +6,7 @@ use selkie_model::{
     spec::Activation,
 };
 
-use crate::kernels::rig::{Dispatches, Rig};
+use crate::kernels::{checks::Dispatches, rig::Rig};
 
 const PASSES: &[&[usize]] = &[&[1], &[3], &[1], &[70]];
 const Q8: DType = DType::Q8_0;

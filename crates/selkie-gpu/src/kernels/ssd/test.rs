@@ -7,7 +7,7 @@ use selkie_model::{
 
 use crate::{
     Limits,
-    kernels::rig::{Dispatches, Rig},
+    kernels::{checks::Dispatches, rig::Rig},
 };
 
 fn check(shape: SsdShape, passes: &[&[usize]]) {
