@@ -167,6 +167,8 @@ pub fn row(kernel: &'static str, file: &'static str, defines: Defines) -> Row {
         params: vec![],
         bindings: vec![],
         slot: None,
+        cut: 0,
+        more_slots: vec![],
         each: crate::table::Each::Batch,
         grid: Grid::Line(Count::fixed(1)),
         from: None,
@@ -187,7 +189,8 @@ pub fn compile(
     needed: &mut Needed<'_>,
 ) -> Result<Program> {
     let one = target.regime == Regime::Token;
-    let lazy = Lazy { products: one, attention: one, scan: one, one_row: one };
+    let latent = one && target.limits.storage_buffers >= kernels::attention::LATENT_BUFFERS;
+    let lazy = Lazy { products: one, attention: one, latent, scan: one, one_row: one };
     let lowered = lower(plan, lazy);
     let (views, places) = place(plan, &lowered);
     let rounded = rounded(&lowered, plan, &target, needed);
@@ -213,7 +216,40 @@ pub fn compile(
         }
     }
     let (hidden, logits) = (ctx.view(plan.hidden)?, ctx.view(plan.logits)?);
+    // How many rows of outputs there are is known to who makes their places.
+    let of_places = places.iter().filter(|place| place.0 == Rows::All).map(|place| 4 * (max_rows * place.1) as u64);
+    let largest = ctx.scratch.iter().copied().chain(of_places).max().unwrap_or(0);
+    if largest > target.limits.binding {
+        return Err(Error::Limit {
+            what: format!("values of {max_rows} rows and {max_positions} positions"),
+            wanted: largest,
+            limit: target.limits.binding,
+            device: "this device".into(),
+            hint: "blocks of fewer rows, or a shorter context, need less".into(),
+        });
+    }
     Ok(Program { rows: ctx.rows, places, scratch: ctx.scratch, until_hidden, hidden, logits })
+}
+
+/// Compiles `plan` for blocks of as many rows as the device's limits allow, `most` where they do; gives how many that are.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_block(
+    spec: &ModelSpec,
+    plan: &Plan,
+    target: Target,
+    most: usize,
+    max_positions: usize,
+    needed: &mut Needed<'_>,
+) -> Result<(Program, usize)> {
+    let mut rows = most.max(2);
+    loop {
+        match compile(spec, plan, target, rows, max_positions, needed) {
+            Err(Error::Limit { .. }) if rows > 2 => rows = rows.div_ceil(2),
+            made => return made.map(|program| (program, rows)),
+        }
+    }
 }
 
 /// Gives every buffer that is written a view. Buffers that one op writes share a place; a place is taken again once

@@ -22,7 +22,7 @@ use crate::{
     gpu::Use,
     kernels::sample::Sampler,
     memory::Memory,
-    state::{Inner, MARK_EVERY, MARKS, Mark, PlaneShape, Planes, Slots},
+    state::{Inner, MARK_EVERY, MARKS, Mark, PlaneShape, Planes, Slots, cut_positions, pieces},
     table::{Run, STEP_STRIDE, Sizes, Step, Table, Timers},
     weights::Resident,
 };
@@ -179,10 +179,11 @@ impl Engine {
         let planes = state.inner.borrow().planes.clone();
         let mut saved = snapshot.planes.iter();
         for (buffers, shapes) in planes.buffers.iter().zip(&self.shapes) {
-            for ((buffer, shape), plane) in buffers.iter().zip(shapes).zip(&mut saved) {
+            for ((at, shape), plane) in shapes.iter().enumerate().zip(&mut saved) {
                 let bytes = shape.device(plane)?;
-                if !bytes.is_empty() {
-                    self.gpu.queue().write_buffer(buffer.raw(), 0, &bytes);
+                for (buffer, range) in pieces(buffers, (at, shapes.len()), bytes.len() as u64) {
+                    let piece = &bytes[range.start as usize..range.end as usize];
+                    self.gpu.queue().write_buffer(buffer.raw(), 0, piece);
                 }
             }
         }
@@ -208,9 +209,12 @@ impl Engine {
         let mut buffers = vec![];
         for (slot, shapes) in self.shapes.iter().enumerate() {
             let mut own = vec![];
-            for shape in shapes {
-                let bytes = shape.bytes(capacity.max(1));
-                let limit = self.gpu.limits().binding;
+            let limits = self.gpu.limits();
+            let cut = cut_positions(&self.plan.slots[slot], self.exact, &limits).unwrap_or(usize::MAX);
+            let cuts = (0..capacity.max(1)).step_by(cut).map(|first| cut.min(capacity.max(1) - first));
+            for (positions, shape) in cuts.flat_map(|positions| shapes.iter().map(move |shape| (positions, shape))) {
+                let bytes = shape.bytes(positions);
+                let limit = limits.binding;
                 if bytes > limit {
                     return Err(crate::Error::Limit {
                         what: format!("the state of slot {slot}"),
@@ -225,15 +229,19 @@ impl Engine {
             buffers.push(own);
         }
         let mut groups = vec![];
-        for own in &buffers {
-            let mut entries = vec![step_entry(&self.inputs.buffer)];
-            entries.extend(own.iter().enumerate().map(|(i, buffer)| wgpu::BindGroupEntry {
-                binding: 1 + i as u32,
-                resource: buffer.raw().as_entire_binding(),
-            }));
-            let layout = self.gpu.step_layout(own.len());
-            let descriptor = wgpu::BindGroupDescriptor { label: Some("state"), layout: &layout, entries: &entries };
-            groups.push(self.gpu.scoped("state", || self.gpu.device().create_bind_group(&descriptor)).await?);
+        for (buffers, shapes) in buffers.iter().zip(&self.shapes) {
+            let mut of_slot = vec![];
+            for own in buffers.chunks(shapes.len().max(1)) {
+                let mut entries = vec![step_entry(&self.inputs.buffer)];
+                entries.extend(own.iter().enumerate().map(|(i, buffer)| wgpu::BindGroupEntry {
+                    binding: 1 + i as u32,
+                    resource: buffer.raw().as_entire_binding(),
+                }));
+                let layout = self.gpu.step_layout(own.len());
+                let descriptor = wgpu::BindGroupDescriptor { label: Some("state"), layout: &layout, entries: &entries };
+                of_slot.push(self.gpu.scoped("state", || self.gpu.device().create_bind_group(&descriptor)).await?);
+            }
+            groups.push(of_slot);
         }
         Ok(Planes { buffers, groups })
     }
@@ -411,7 +419,7 @@ impl Engine {
     /// Sizes the next block so that it takes no longer than a submit should.
     fn follow(&self, took: Duration, rows: usize) {
         let fits = rows as f64 * LONGEST.as_secs_f64() / took.as_secs_f64().max(1e-6);
-        let next = (fits as usize).clamp(16, self.most_rows);
+        let next = (fits as usize).max(16).min(self.most_rows);
         // Growing is careful: a small block says little of a large one.
         self.block_rows.set(next.min(2 * self.block_rows.get()).max(16).min(self.most_rows));
     }
@@ -437,7 +445,7 @@ impl Engine {
             })
             .collect();
         let end = if want == Want::Hidden { ready.until_hidden } else { ready.table.rows().len() };
-        let states: Vec<&[wgpu::BindGroup]> = planes.iter().map(|planes| planes.groups.as_slice()).collect();
+        let states: Vec<&[Vec<wgpu::BindGroup>]> = planes.iter().map(|planes| planes.groups.as_slice()).collect();
         let gpu = &self.gpu;
         let mut timers = self.timers().await?;
         let mut encoder = gpu.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
@@ -523,18 +531,20 @@ impl Engine {
     pub(crate) async fn download(&self, planes: &Planes, positions: usize) -> Result<Vec<Tensor>> {
         let mut tensors = vec![];
         for ((buffers, shapes), slot) in planes.buffers.iter().zip(&self.shapes).zip(&self.plan.slots) {
-            for ((buffer, shape), (_, dims)) in buffers.iter().zip(shapes).zip(slot.planes(positions)) {
+            for ((plane, shape), (_, dims)) in shapes.iter().enumerate().zip(slot.planes(positions)) {
                 let bytes = shape.bytes(positions);
                 let mut host = Vec::with_capacity(bytes as usize);
-                let mut at = 0;
-                while at < bytes {
-                    let n = (bytes - at).min(self.readback.bytes());
-                    let mut encoder =
-                        self.gpu.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-                    encoder.copy_buffer_to_buffer(buffer.raw(), at, self.readback.raw(), 0, n);
-                    self.gpu.queue().submit([encoder.finish()]);
-                    self.gpu.read(&self.readback, 0..n, |bytes| host.extend_from_slice(bytes)).await?;
-                    at += n;
+                for (buffer, range) in pieces(buffers, (plane, shapes.len()), bytes) {
+                    let mut at = range.start;
+                    while at < range.end {
+                        let n = (range.end - at).min(self.readback.bytes());
+                        let mut encoder =
+                            self.gpu.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+                        encoder.copy_buffer_to_buffer(buffer.raw(), at - range.start, self.readback.raw(), 0, n);
+                        self.gpu.queue().submit([encoder.finish()]);
+                        self.gpu.read(&self.readback, 0..n, |bytes| host.extend_from_slice(bytes)).await?;
+                        at += n;
+                    }
                 }
                 tensors.push(shape.tensor(&host, dims));
             }

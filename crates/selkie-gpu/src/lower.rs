@@ -9,10 +9,10 @@ mod early;
 
 use std::collections::HashMap;
 
-pub use chains::{Latent, RankGate};
+pub use chains::{Conv, Correction, Latent, RankGate};
 use selkie_model::{
     WeightId,
-    plan::{AttentionOp, BufferId, Mamba3Op, Op, Plan, Product, SelectiveScanOp},
+    plan::{AttentionOp, BufferId, Mamba3Op, Op, Plan, Product, SelectiveScanOp, SsdOp},
     spec::{Activation, Mixture},
 };
 
@@ -21,6 +21,8 @@ use selkie_model::{
 pub struct Input {
     /// What it is made of.
     pub x: BufferId,
+    /// What stands behind that in a row.
+    pub joined: Option<BufferId>,
     /// First step.
     pub before: Option<Gate>,
     /// Second step.
@@ -49,8 +51,8 @@ pub struct RowNorm {
 pub enum Gate {
     /// `f(x)`.
     Of(Function),
-    /// `f(gate) · x`.
-    By(BufferId, Function),
+    /// `f(scale · gate) · x`.
+    By(BufferId, Function, f32),
     /// `f(gate) · x`, one gate a row.
     RowBy(BufferId, Function),
 }
@@ -71,10 +73,12 @@ pub enum Function {
 pub enum Then {
     /// Each product to its own buffer.
     Store,
-    /// `activation(first) · second`.
+    /// `activation(scale · first) · second`.
     Glu {
         /// Of the first product.
         activation: Activation,
+        /// Multiplies the first product.
+        scale: f32,
         /// Where to.
         out: BufferId,
     },
@@ -130,6 +134,15 @@ pub enum Lowered {
         /// C.
         c: Input,
     },
+    /// Convolutions with as many taps each, and an activation each or none.
+    Convs(Vec<Conv>),
+    /// Mamba-2's recurrence.
+    Ssd {
+        /// The op.
+        op: SsdOp,
+        /// Multiplies the step sizes before anything else does.
+        dt_scale: f32,
+    },
     /// Mamba-3's recurrence, B and C as they are made.
     Mamba3 {
         /// The op.
@@ -141,6 +154,17 @@ pub enum Lowered {
     },
     /// What latent attention reads.
     Latent(Latent),
+    /// Latent attention with what it reads, and each head's matrix times its results.
+    LatentAttention {
+        /// The op, over what `latent` makes.
+        op: AttentionOp,
+        /// Queries, keys and values.
+        latent: Latent,
+        /// `[n_heads, out, v_head_dim]`.
+        weight: WeightId,
+        /// `[rows, n_heads · out]`.
+        out: BufferId,
+    },
     /// Attention, and each head's matrix times its results.
     HeadAttention {
         /// The op.
@@ -167,6 +191,8 @@ pub enum Lowered {
         /// Where to.
         out: BufferId,
     },
+    /// Products with inputs of their own, each added to a sum that is there.
+    Corrections(Vec<Correction>),
     /// An op as it is.
     Op(Op),
 }
@@ -174,7 +200,12 @@ pub enum Lowered {
 impl Input {
     /// A buffer as it is.
     pub fn plain(x: BufferId) -> Self {
-        Self { x, before: None, norm: None, after: None, scale: 1.0, rope: None }
+        Self { x, joined: None, before: None, norm: None, after: None, scale: 1.0, rope: None }
+    }
+
+    /// A buffer as it is, and another behind it.
+    fn joined(x: BufferId, joined: BufferId) -> Self {
+        Self { joined: Some(joined), ..Self::plain(x) }
     }
 
     /// Whether nothing is done to it.
@@ -187,9 +218,9 @@ impl Input {
         let gates = [self.before, self.after].into_iter().flatten();
         let by = gates.filter_map(|gate| match gate {
             Gate::Of(_) => None,
-            Gate::By(id, _) | Gate::RowBy(id, _) => Some(id),
+            Gate::By(id, ..) | Gate::RowBy(id, _) => Some(id),
         });
-        std::iter::once(self.x).chain(by).collect()
+        std::iter::once(self.x).chain(self.joined).chain(by).collect()
     }
 
     fn with_gate(mut self, gate: Gate) -> Option<Self> {
@@ -245,13 +276,18 @@ impl Lowered {
             Lowered::Attention { op, q, k } | Lowered::HeadAttention { op, q, k, .. } => {
                 [q.reads(), k.reads(), vec![op.v]].concat()
             }
-            Lowered::Latent(op) => vec![op.q_nope, op.q_rope, op.k_rope, op.c.x],
+            Lowered::Latent(op) | Lowered::LatentAttention { latent: op, .. } => {
+                vec![op.q_nope, op.q_rope, op.k_rope, op.c.x]
+            }
             Lowered::SelectiveScan { op, dt, b, c } => {
                 let dt = dt.as_ref().map_or(vec![op.dt], |(input, _)| input.reads());
                 [b.reads(), c.reads(), dt, vec![op.x]].concat()
             }
+            Lowered::Convs(convs) => convs.iter().map(|conv| conv.x).collect(),
+            Lowered::Ssd { op, .. } => vec![op.xbc, op.dt],
             Lowered::Mamba3 { op, b, c } => [b.reads(), c.reads(), vec![op.x, op.dt, op.a, op.trap, op.angle]].concat(),
             Lowered::RankGate(op) => vec![op.x, op.gate],
+            Lowered::Corrections(list) => list.iter().flat_map(|c| [c.x, c.residual]).collect(),
             Lowered::Op(op) => op.inputs(),
         }
     }
@@ -266,10 +302,14 @@ impl Lowered {
             },
             Lowered::Attention { op, .. } => vec![op.out],
             Lowered::SelectiveScan { op, .. } => vec![op.out],
+            Lowered::Convs(convs) => convs.iter().map(|conv| conv.out).collect(),
+            Lowered::Ssd { op, .. } => vec![op.out],
             Lowered::Mamba3 { op, .. } => vec![op.out],
             Lowered::Latent(op) => vec![op.q, op.k, op.v],
+            Lowered::LatentAttention { latent: op, out, .. } => vec![*out, op.q, op.k, op.v],
             Lowered::HeadAttention { out, .. } => vec![*out],
             Lowered::RankGate(op) => vec![op.out],
+            Lowered::Corrections(list) => list.iter().map(|c| c.out).collect(),
             Lowered::Op(op) => op.outputs(),
         }
     }
@@ -291,6 +331,8 @@ pub struct Lazy {
     pub products: bool,
     /// Attention turns and norms queries and keys.
     pub attention: bool,
+    /// Latent attention makes queries, keys and values, where they are of compressed queries.
+    pub latent: bool,
     /// The selective scan makes step sizes and norms B and C.
     pub scan: bool,
     /// The batch is one row, which is the output where there is one.
@@ -300,11 +342,11 @@ pub struct Lazy {
 /// The plan's dispatches, each with its layer.
 pub fn lower(plan: &Plan, lazy: Lazy) -> Vec<(Lowered, Option<usize>)> {
     let reads = reads(plan);
-    let ops = early::sum_early(plan, &reads);
+    let (ops, layers) = early::sum_early(plan, &reads);
     let (unmade, turned, steps) = (HashMap::new(), HashMap::new(), HashMap::new());
     let mut run = Run { plan, lazy, reads, unmade, turned, steps, out: vec![], layer: None };
     let mut at = 0;
-    while let Some(&layer) = plan.layer_of.get(at) {
+    while let Some(&layer) = layers.get(at) {
         run.layer = layer;
         at += run.ops(&ops[at..]);
     }
@@ -346,14 +388,27 @@ impl Run<'_> {
     /// Makes the value of `id`, where it is not made yet.
     fn whole(&mut self, id: BufferId) {
         let Some(input) = self.unmade.remove(&id) else { return };
-        match input.rope {
-            None => self.push(Lowered::Rows { input, add: None, out: id }),
-            Some((rope, head_dim)) => {
+        match (input.rope, input.joined) {
+            (None, Some(b)) if input == Input::joined(input.x, b) => {
+                self.push(Lowered::Op(Op::JoinHeads { a: input.x, b, n_heads: 1, out: id }));
+            }
+            (None, _) => self.push(Lowered::Rows { input, add: None, out: id }),
+            (Some((rope, head_dim)), _) => {
                 let x = self.turned.get(&id).copied().unwrap_or(input.x);
                 self.whole(x);
                 self.push(Lowered::Op(Op::Rope { x, rope, head_dim, out: id }));
             }
         }
+    }
+
+    /// What `id` is a multiple of, and by which factor; `id` itself where it is more than a multiple.
+    fn scaled(&mut self, id: BufferId) -> (BufferId, f32) {
+        let input = self.input(id);
+        if (Input { scale: 1.0, ..input.clone() }).is_plain() {
+            return (input.x, input.scale);
+        }
+        self.whole(id);
+        (id, 1.0)
     }
 
     /// The value of `id` as far as it is unmade.
@@ -391,7 +446,7 @@ impl Run<'_> {
             input.norm.is_none_or(|norm| norm.weight.is_some() && (norm.group == head_dim || norm.group == width));
         let clamped = input.after.is_none_or(|gate| matches!(gate, Gate::Of(Function::Clamp(_))))
             && input.before.is_none_or(|gate| input.norm.is_none() && matches!(gate, Gate::Of(Function::Clamp(_))));
-        if self.lazy.attention && by_head && clamped && input.scale == 1.0 {
+        if self.lazy.attention && by_head && clamped && input.scale == 1.0 && input.joined.is_none() {
             return input;
         }
         self.whole(x);
@@ -415,7 +470,7 @@ impl Run<'_> {
     fn small(&mut self, x: BufferId) -> Input {
         let input = self.input(x);
         let width = self.plan.buffer(x).width;
-        let normed = input.norm.is_none_or(|norm| norm.group == width);
+        let normed = input.norm.is_none_or(|norm| norm.group == width) && input.joined.is_none();
         if self.lazy.scan && normed && input.before.is_none() && input.after.is_none() && input.scale == 1.0 {
             return input;
         }
@@ -426,7 +481,7 @@ impl Run<'_> {
     /// B or C of Mamba-3, which its kernels norm in groups.
     fn grouped(&mut self, x: BufferId, group: usize) -> Input {
         let input = self.input(x);
-        let normed = input.norm.is_none_or(|norm| norm.group == group);
+        let normed = input.norm.is_none_or(|norm| norm.group == group) && input.joined.is_none();
         if normed && input.before.is_none() && input.after.is_none() && input.scale == 1.0 && input.rope.is_none() {
             return input;
         }
@@ -441,8 +496,8 @@ impl Run<'_> {
                 self.defer(*x, *out, |input| input.with_norm(norm));
             }
             Op::Glu { gate, up, activation, out } => {
-                self.whole(*gate);
-                let gate = Gate::By(*gate, Function::Activation(*activation));
+                let (gate, scale) = self.scaled(*gate);
+                let gate = Gate::By(gate, Function::Activation(*activation), scale);
                 self.defer(*up, *out, |input| input.with_gate(gate));
             }
             Op::ScaleRows { x, gate, out } => {
@@ -465,6 +520,14 @@ impl Run<'_> {
                 self.turned.insert(*out, *x);
                 self.defer(*x, *out, |input| input.with_rope(*rope, *head_dim));
             }
+            // Rows are read in quads.
+            Op::JoinHeads { a, b, n_heads: 1, out }
+                if self.lazy.products && self.plan.buffer(*a).width.is_multiple_of(4) =>
+            {
+                self.whole(*a);
+                self.whole(*b);
+                self.unmade.insert(*out, Input::joined(*a, *b));
+            }
             Op::TakeRows { x, out } if self.lazy.one_row => {
                 let input = self.input(*x);
                 self.unmade.insert(*out, input);
@@ -483,6 +546,9 @@ impl Run<'_> {
                 self.push(Lowered::Rows { input, add: Some((*x, *scale)), out: *out });
             }
             Op::Mixture { x, mixture, out } => {
+                if self.input(*x).joined.is_some() {
+                    self.whole(*x);
+                }
                 let input = self.product_input(*x);
                 self.push(Lowered::Mixture { input, mixture: *mixture, add: None, out: *out });
             }
@@ -500,7 +566,7 @@ impl Run<'_> {
             }
             Op::LinearGlu { x, gate, up, activation, out } => {
                 let input = self.product_input(*x);
-                let then = Then::Glu { activation: *activation, out: *out };
+                let then = Then::Glu { activation: *activation, scale: 1.0, out: *out };
                 self.push(Lowered::Products { input, products: vec![*gate, *up], then });
             }
             Op::LinearAdd { x, weight, bias, residual, scale, out } => {
@@ -525,6 +591,11 @@ impl Run<'_> {
                 let b = self.small(op.b);
                 let c = self.small(op.c);
                 self.push(Lowered::SelectiveScan { op: *op, dt, b, c });
+            }
+            Op::Ssd(op) => {
+                self.whole(op.xbc);
+                let (dt, dt_scale) = self.scaled(op.dt);
+                self.push(Lowered::Ssd { op: SsdOp { dt, ..*op }, dt_scale });
             }
             Op::Mamba3(op) => {
                 [op.x, op.dt, op.a, op.trap, op.angle].into_iter().for_each(|id| self.whole(id));

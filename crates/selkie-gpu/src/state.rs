@@ -4,19 +4,19 @@
 //! copies, at least [`MAX_REWIND`] positions apart, and the ids since the older: to go back is to take up a copy and to read
 //! those ids again, which happens with the next pass.
 
-use std::{any::Any, cell::RefCell, rc::Rc, sync::Arc};
+use std::{any::Any, cell::RefCell, ops::Range, rc::Rc, sync::Arc};
 
 use selkie_formats::{DType, LocalFuture, Tensor};
 use selkie_model::{Error, MAX_REWIND, Result, StateData, plan::Slot};
 
-use crate::{Buffer, engine::Engine};
+use crate::{Buffer, Limits, engine::Engine};
 
 /// The arrays of all slots, with a bind group for each slot.
 pub(crate) struct Planes {
-    /// For each slot its arrays.
+    /// For each slot its arrays; of a cache that is cut all arrays of each cut, in order.
     pub buffers: Vec<Vec<Arc<Buffer>>>,
-    /// For each slot group 1 of its kernels.
-    pub groups: Vec<wgpu::BindGroup>,
+    /// For each slot group 1 of its kernels, one for each cut.
+    pub groups: Vec<Vec<wgpu::BindGroup>>,
 }
 
 /// A copy of the recurrent slots' arrays; none is all zeros.
@@ -221,6 +221,33 @@ impl PlaneShape {
         }
         Ok(bytes)
     }
+}
+
+/// A cut of a cache has a multiple of the largest of these numbers of positions that fits.
+pub(crate) const UNITS: [usize; 3] = [1024, 256, 64];
+
+/// Positions of a cut of a slot's arrays: a cache that is larger than what kernels may see of a buffer lies in several. None where
+/// the least of [`UNITS`] is too many.
+pub(crate) fn cut_positions(slot: &Slot, exact: bool, limits: &Limits) -> Option<usize> {
+    if !matches!(slot, Slot::KvCache { .. }) {
+        return Some(usize::MAX);
+    }
+    let row_bytes = PlaneShape::of(slot, exact).iter().map(PlaneShape::row_bytes).max().unwrap_or(0).max(1);
+    let most = (limits.binding.min(limits.buffer) / row_bytes as u64) as usize;
+    UNITS.into_iter().find(|&unit| unit <= most).map(|unit| most / unit * unit)
+}
+
+/// The buffers of a slot's array number `plane`, of `planes`, each with which of its first `bytes` bytes it has.
+pub(crate) fn pieces(
+    buffers: &[Arc<Buffer>],
+    (plane, planes): (usize, usize),
+    bytes: u64,
+) -> impl Iterator<Item = (&Arc<Buffer>, Range<u64>)> {
+    buffers.iter().skip(plane).step_by(planes.max(1)).scan(0, move |start, buffer| {
+        let range = *start..(*start + buffer.bytes()).min(bytes);
+        *start = range.end;
+        (!range.is_empty()).then_some((buffer, range))
+    })
 }
 
 /// Positions between two copies of a recurrent state.

@@ -154,6 +154,10 @@ pub struct Row {
     pub bindings: Vec<Bind>,
     /// The slot of the state that it sees, its arrays from binding 1 of group 1 on.
     pub slot: Option<SlotId>,
+    /// Which cut of that, where it is cut.
+    pub cut: usize,
+    /// Two more at most, in groups 2 and 3.
+    pub more_slots: Vec<SlotId>,
     /// How often it runs.
     pub each: Each,
     /// How many workgroups.
@@ -266,13 +270,16 @@ impl Table {
         let mut ready = Vec::with_capacity(rows.len());
         let mut words = vec![0u32; size as usize / 4];
         for (row, &offset) in rows.into_iter().zip(&offsets) {
-            if row.bindings.len() + row.slot.map_or(0, planes) > gpu.limits().storage_buffers as usize {
-                let what = format!("{} storage buffers are too many", row.bindings.len());
+            let more = row.more_slots.iter().map(|&slot| planes(slot));
+            let arrays: Vec<usize> = std::iter::once(row.slot.map_or(0, planes)).chain(more).collect();
+            let buffers = row.bindings.len() + arrays.iter().sum::<usize>();
+            if buffers > gpu.limits().storage_buffers as usize {
+                let what = format!("{buffers} storage buffers are too many");
                 return Err(Error::Kernel { kernel: row.kernel.into(), what });
             }
             words[offset as usize / 4..][..row.params.len()].copy_from_slice(&row.params);
             let access: Vec<Access> = row.bindings.iter().map(|bound| bound.access).collect();
-            let pipeline = gpu.pipeline(&row.shader, &access, row.slot.map_or(0, planes)).await?;
+            let pipeline = gpu.pipeline(&row.shader, &access, &arrays).await?;
             let block = wgpu::BufferBinding {
                 buffer: params.raw(),
                 offset,
@@ -303,7 +310,7 @@ impl Table {
     /// Rows that run once a sequence and follow each other run for one sequence after the other, so that what they leave in
     /// scratch buffers is the sequence's own.
     pub fn encode(&self, pass: &mut wgpu::ComputePass<'_>, run: &Run<'_>, mut timers: Option<&mut Timers>) {
-        // What group 1 is set to: a slot's or none's, and whose step.
+        // What group 1 is set to: a cut of a slot's or none's, and whose step.
         let mut told = None;
         let each = |a: &Ready| a.row.each == Each::Sequence;
         for rows in self.rows[run.rows.clone()].chunk_by(|a, b| each(a) && each(b)) {
@@ -329,9 +336,14 @@ impl Table {
                 }
                 pass.set_pipeline(&ready.pipeline.raw);
                 pass.set_bind_group(0, &ready.group, &[]);
-                if told.replace((row.slot, s)) != Some((row.slot, s)) {
-                    let group = row.slot.map_or(run.step, |slot| &run.states[s][slot.0 as usize]);
+                let state = |slot: SlotId, cut: usize| &run.states[s][slot.0 as usize][cut];
+                if told.replace((row.slot, row.cut, s)) != Some((row.slot, row.cut, s)) {
+                    let group = row.slot.map_or(run.step, |slot| state(slot, row.cut));
                     pass.set_bind_group(1, group, &[(run.first_step + s) as u32 * STEP_STRIDE as u32]);
+                }
+                for (&slot, group) in row.more_slots.iter().zip(2..) {
+                    let offset = (run.first_step + s) as u32 * STEP_STRIDE as u32;
+                    pass.set_bind_group(group, state(slot, 0), &[offset]);
                 }
                 if let Some(timers) = &mut timers {
                     timers.start(pass, row.kernel);
@@ -357,8 +369,8 @@ pub struct Run<'a> {
     pub first_step: usize,
     /// Group 1 of kernels without a state.
     pub step: &'a wgpu::BindGroup,
-    /// Group 1 of kernels with a state: for each sequence one a slot.
-    pub states: &'a [&'a [wgpu::BindGroup]],
+    /// Group 1 of kernels with a state: for each sequence and slot one a cut.
+    pub states: &'a [&'a [Vec<wgpu::BindGroup>]],
 }
 
 /// Queries of a set at most, by WebGPU's rules.

@@ -13,17 +13,14 @@ use selkie_model::spec::{FeedForward, Layer, Mixer};
 /// Dispatches that a mixer may take; parallel ones add up.
 fn mixer_budget(mixer: &Mixer) -> usize {
     match mixer {
-        // Queries, keys and values through a convolution each.
-        Mixer::Attention(a) if a.conv.is_some() => 7,
-        // With compressed queries there is a product more.
-        Mixer::LatentAttention(a) => 5 + usize::from(a.q_down.is_some()),
-        Mixer::Attention(_) | Mixer::Mamba2(_) | Mixer::Mamba3(_) | Mixer::Cssd(_) | Mixer::ShortConv(_) => 5,
+        Mixer::Attention(_)
+        | Mixer::LatentAttention(_)
+        | Mixer::Mamba2(_)
+        | Mixer::Mamba3(_)
+        | Mixer::Cssd(_)
+        | Mixer::ShortConv(_) => 5,
         Mixer::Mamba1(_) | Mixer::DeltaNet(_) => 6,
-        // Falcon-H1 multiplies what goes into and comes out of its parts.
-        Mixer::Parallel(branches) => {
-            let scaled = branches.iter().any(|branch| branch.output_scale != 1.0);
-            branches.iter().map(|branch| mixer_budget(&branch.mixer)).sum::<usize>() + if scaled { 3 } else { 0 }
-        }
+        Mixer::Parallel(branches) => branches.iter().map(|branch| mixer_budget(&branch.mixer)).sum(),
     }
 }
 
@@ -34,12 +31,8 @@ fn budget(layer: &Layer) -> usize {
         FeedForward::Mixture(_) => 5,
         FeedForward::Shared(_) => 8,
     });
-    // A shared block is attention, a dense part and a product, and may have corrections of low rank, two products each.
-    let shared = layer.shared.as_ref().map_or(0, |shared| {
-        let a = &shared.attention;
-        let products = [Some(a.q), Some(a.k), Some(a.v), shared.feed_forward.gate, Some(shared.feed_forward.up)];
-        9 + 2 * products.into_iter().flatten().filter(|linear| linear.low_rank.is_some()).count()
-    });
+    // A shared block is attention and a dense part, corrections of low rank and a product at the end among them.
+    let shared = if layer.shared.is_some() { 8 } else { 0 };
     mixer + feed_forward + shared
 }
 

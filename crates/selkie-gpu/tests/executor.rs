@@ -1,9 +1,9 @@
 //! The suite that every executor runs, on a GPU, or on software that plays one.
 
-use std::sync::OnceLock;
+use std::{cell::RefCell, sync::OnceLock};
 
 use selkie_gpu::{Gpu, GpuExecutor, GpuOptions, Limits, RunOptions};
-use selkie_model::{Batch, Executor, LoadedWeights, ModelSpec, Sequence, Want};
+use selkie_model::{Batch, Executor, LoadedWeights, ModelSpec, Sequence, State, Want};
 use selkie_suite::{Case, DENSE, MBJS, MIXTURES, RECURRENT, run, run_mbjs};
 
 fn open(options: GpuOptions) -> Gpu {
@@ -66,6 +66,38 @@ fn matrices_are_cut_where_a_device_sees_little_of_a_buffer() {
     let chunks = cut.engine().chunks();
     assert!(chunks.iter().any(|&n| n > 1), "no matrix was cut: {chunks:?}");
     run("llama-gqa", &|spec, weights| Box::new(executor(small.clone(), &spec, weights, true)));
+}
+
+/// Caches too: states of more positions than a buffer holds are saved and restored, forked, and taken back.
+#[test]
+fn states_are_cut_where_a_device_sees_little_of_a_buffer() {
+    let limits = Limits { binding: 16 << 10, ..Limits::FLOOR };
+    let small = open(GpuOptions { limits: Some(limits), ..GpuOptions::default() });
+    let (spec, weights) = Case::open("llama-gqa").forms[0].load();
+    let executor = RefCell::new(executor(small, &spec, weights, true));
+    let ids: Vec<u32> = (0..300).map(|i| (37 * i + 40) % 200).collect();
+    let feed = |ids: &[u32], state: &mut State| {
+        let sequences = [Sequence { rows: 0..ids.len() }];
+        let batch = Batch { ids, sequences: &sequences, outputs: &[ids.len() - 1], want: Want::Logits };
+        pollster::block_on(executor.borrow_mut().forward(&batch, &mut [state])).expect("logits").values
+    };
+    let new = |capacity| pollster::block_on(executor.borrow().new_state(capacity)).expect("a state");
+    let mut whole = new(301);
+    let wanted = feed(&ids, &mut whole);
+    let near = |got: &[f32], how: &str| {
+        let off = got.iter().zip(&wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(off < 1e-3, "{how}: off by {off}");
+    };
+    let mut state = new(301);
+    feed(&ids[..270], &mut state);
+    let saved = pollster::block_on(state.snapshot()).expect("a snapshot");
+    let mut restored = pollster::block_on(executor.borrow().restore(&saved, 301)).expect("a state");
+    let mut fork = state.fork();
+    near(&feed(&ids[270..], &mut restored), "restored");
+    feed(&[1, 2, 3], &mut fork);
+    near(&feed(&ids[270..], &mut state), "forked");
+    fork.rewind(120).expect("a rewind");
+    near(&feed(&ids[120..], &mut fork), "taken back");
 }
 
 /// Activations in 8 bits and caches in f16, as they are by default: off by what rounding costs, which a block read wrongly

@@ -11,7 +11,7 @@ use selkie_suite::Case;
 
 /// Attention of several kinds, and recurrent layers.
 const MODELS: &[&str] =
-    &["llama-gqa", "gemma2", "mistral-swa", "mamba", "mamba2-g2", "ssm-mamba3-attention", "qwen3next-dense"];
+    &["llama-gqa", "gemma2", "mistral-swa", "mamba", "mamba2-g2", "ssm-mamba3-attention", "qwen3next-dense", "jamba"];
 const PROMPT: [u32; 10] = [40, 77, 114, 151, 188, 25, 62, 99, 136, 173];
 const SEED: u64 = 7;
 

@@ -12,7 +12,7 @@ use selkie_model::{
 use super::{Engine, Inputs, MAX_SEQUENCES, Ready, RunOptions};
 use crate::{
     Buffer, Flavours, Gpu,
-    compile::{Program, Regime, Target, View, compile},
+    compile::{Program, Regime, Target, View, compile, compile_block},
     gpu::Use,
     kernels::sample::{self, Around, Sampler},
     memory::Memory,
@@ -106,11 +106,11 @@ impl Engine {
     ) -> crate::Result<Self> {
         let target = |regime| Target { regime, limits: gpu.limits(), flavours: gpu.flavours(), exact: options.exact };
         let mut needed = Needed::new(spec, Some(weights), gpu.limits());
-        let rows = options.block_rows.max(2);
         let most_outputs = options.block_outputs.max(1);
         let positions = options.max_positions;
         let token = compile(spec, &plan, target(Regime::Token), 1, positions, &mut needed)?;
-        let block = compile(spec, &plan, target(Regime::Block), rows, positions, &mut needed)?;
+        let (block, rows) =
+            compile_block(spec, &plan, target(Regime::Block), options.block_rows, positions, &mut needed)?;
         // Both programs use the same room: a pass is of one of them.
         let place_bytes = |program: &Program, i: usize| {
             program.places.get(i).map_or(0, |&(of, width)| {

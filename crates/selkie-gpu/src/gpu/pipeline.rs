@@ -49,8 +49,8 @@ impl Shader {
 }
 
 /// What a pipeline is known by: its shader, how it sees the buffers of group 0 behind the parameters, and how many arrays
-/// of a state it sees.
-pub(super) type Key = (Shader, Vec<Access>, usize);
+/// it sees of each slot of a state.
+pub(super) type Key = (Shader, Vec<Access>, Vec<usize>);
 
 /// A kernel that can be dispatched.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl Gpu {
         self.device().create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: None, entries: &entries })
     }
 
-    /// The layout of group 1: the step, at an offset of its own for each sequence, then the arrays of a state's slot.
+    /// The layout of group 1, and of those behind it: the step, at an offset of its own for each sequence, then the arrays of a state's slot.
     pub(crate) fn step_layout(&self, planes: usize) -> wgpu::BindGroupLayout {
         let mut layouts = self.inner.layouts.lock().unwrap_or_else(PoisonError::into_inner);
         let key = vec![Access::Write; planes];
@@ -81,12 +81,12 @@ impl Gpu {
         layouts.entry(key).or_insert_with(make).clone()
     }
 
-    /// The pipeline of a shader, made once.
+    /// The pipeline of a shader, made once. `planes` are the arrays of each slot that it sees, a group each.
     ///
     /// # Errors
     /// Where the shader is wrong or does not fit its bindings, by its name.
-    pub async fn pipeline(&self, shader: &Shader, access: &[Access], planes: usize) -> Result<Arc<Pipeline>> {
-        let key = (shader.clone(), access.to_vec(), planes);
+    pub async fn pipeline(&self, shader: &Shader, access: &[Access], planes: &[usize]) -> Result<Arc<Pipeline>> {
+        let key = (shader.clone(), access.to_vec(), planes.to_vec());
         let known = self.inner.pipelines.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
         if let Some(known) = known {
             return Ok(known);
@@ -101,7 +101,8 @@ impl Gpu {
         let make = || {
             let module = super::open::module(self, &name, &text);
             let layout = self.own_layout(access);
-            let groups = [Some(&layout), Some(&self.step_layout(planes))];
+            let states: Vec<_> = planes.iter().map(|&planes| self.step_layout(planes)).collect();
+            let groups: Vec<_> = std::iter::once(&layout).chain(&states).map(Some).collect();
             let pipeline_layout = self.device().create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
                 label: Some(&name),
                 bind_group_layouts: &groups,

@@ -12,6 +12,8 @@ use crate::{
 
 /// The constants of an input, in the order in which shaders' parameters have them.
 pub(crate) struct Constants {
+    /// Values in a row.
+    pub width: usize,
     /// Values that are normed together, or the width.
     pub group: usize,
     /// Where `x` is.
@@ -24,7 +26,7 @@ pub(crate) struct Constants {
     pub eps: f32,
     /// Multiplies the result.
     pub scale: f32,
-    /// The first gate's constant.
+    /// The first gate's constant, or factor.
     pub before_c: f32,
     /// The second's.
     pub after_c: f32,
@@ -34,15 +36,23 @@ pub(crate) struct Constants {
 pub(crate) fn bind(ctx: &mut Ctx<'_, '_>, binds: &mut Binds, input: &Input) -> Result<Constants> {
     let x = ctx.view(input.x)?;
     binds.read("X", x.of());
+    let mut width = x.width;
+    if let Some(joined) = input.joined {
+        let joined = ctx.view(joined)?;
+        binds.read("JOINED", joined.of());
+        let sizes = [("AT", width), ("OFFSET", joined.offset), ("STRIDE", joined.stride)];
+        sizes.iter().for_each(|(name, size)| binds.set(&format!("JOINED_{name}"), format!("{size}u")));
+        width += joined.width;
+    }
     let (before, before_c) = gate(ctx, binds, "BEFORE", input.before)?;
     let (after, after_c) = gate(ctx, binds, "AFTER", input.after)?;
-    let (mut group, mut eps) = (x.width, 0.0);
+    let (mut group, mut eps) = (width, 0.0);
     if let Some(norm) = input.norm {
         (group, eps) = (norm.group, norm.eps);
         binds.set("NORM", 1);
         if let Some(weight) = norm.weight {
             let len: usize = ctx.needed.shape(weight).iter().product();
-            if len == x.width {
+            if len == width {
                 binds.set("WHOLE_WEIGHT", 1);
             }
             let weight = ctx.vector(weight);
@@ -50,18 +60,20 @@ pub(crate) fn bind(ctx: &mut Ctx<'_, '_>, binds: &mut Binds, input: &Input) -> R
             binds.set("NORM_WEIGHT", 1);
         }
     }
-    Ok(Constants { group, x, before, after, eps, scale: input.scale, before_c, after_c })
+    Ok(Constants { width, group, x, before, after, eps, scale: input.scale, before_c, after_c })
 }
 
 fn gate(ctx: &Ctx<'_, '_>, binds: &mut Binds, name: &str, gate: Option<Gate>) -> Result<([u32; 2], f32)> {
-    let (word, by, function) = match gate {
+    let (word, by, function, scale) = match gate {
         None => return Ok(([0, 0], 0.0)),
-        Some(Gate::Of(function)) => ("of", None, function),
-        Some(Gate::By(id, function)) => ("by", Some(id), function),
-        Some(Gate::RowBy(id, function)) => ("row_by", Some(id), function),
+        Some(Gate::Of(function)) => ("of", None, function, None),
+        Some(Gate::By(id, function, scale)) => ("by", Some(id), function, Some(scale)),
+        Some(Gate::RowBy(id, function)) => ("row_by", Some(id), function, None),
     };
     binds.set(name, word);
     let (shader_name, constant) = function.shader();
+    // Functions of gates have no constants: what gates are multiplied by has that place.
+    let constant = scale.unwrap_or(constant);
     binds.set(&format!("{name}_FN"), shader_name);
     let Some(id) = by else { return Ok(([0, 0], constant)) };
     let view = ctx.view(id)?;

@@ -1,6 +1,8 @@
 //! The kernels, one folder each: shader, dispatcher, tests against the reference.
 
-mod attention;
+pub(crate) mod attention;
+#[cfg(test)]
+mod checks;
 mod conv;
 mod cssd;
 mod delta;
@@ -39,8 +41,12 @@ pub(crate) fn emit(ctx: &mut Ctx<'_, '_>, lowered: &Lowered) -> Result<()> {
         Lowered::Products { input, products, then } => product::emit(ctx, input, products, then),
         Lowered::Attention { op, q, k } => attention::emit(ctx, op, q, k),
         Lowered::SelectiveScan { op, dt, b, c } => scan::emit(ctx, op, dt.as_ref(), b, c),
+        Lowered::Corrections(list) => product::corrections(ctx, list),
+        Lowered::Convs(convs) => conv::emit(ctx, convs),
+        Lowered::Ssd { op, dt_scale } => ssd::emit(ctx, op, *dt_scale),
         Lowered::Mamba3 { op, b, c } => mamba3::emit(ctx, op, b, c),
         Lowered::Latent(op) => heads::latent(ctx, op),
+        Lowered::LatentAttention { op, latent, weight, out } => heads::latent_attention(ctx, op, latent, *weight, *out),
         Lowered::HeadAttention { op, q, k, weight, out } => heads::attention(ctx, op, [q, k], *weight, *out),
         Lowered::RankGate(op) => ranks::gate(ctx, op),
         Lowered::Mixture { input, mixture, add, out } => mixture::emit(ctx, input, mixture, *add, *out),
@@ -48,10 +54,6 @@ pub(crate) fn emit(ctx: &mut Ctx<'_, '_>, lowered: &Lowered) -> Result<()> {
             Op::Embed { table, scale, out } => embed::emit(ctx, *table, *scale, *out),
             Op::Rope { x, rope, head_dim, out } => rope::emit(ctx, *x, *rope, *head_dim, *out),
             Op::DeltaRule(op) => delta::emit(ctx, op),
-            Op::CausalConv { x, weight, bias, silu, state, out } => {
-                conv::emit(ctx, *x, (*weight, *bias), *silu, *state, *out)
-            }
-            Op::Ssd(op) => ssd::emit(ctx, op),
             Op::Cssd(op) => cssd::emit(ctx, op),
             Op::TakeRows { x, out } => take_rows::emit(ctx, *x, *out),
             Op::JoinHeads { a, b, n_heads, out } => heads::join(ctx, *a, *b, *n_heads, *out),

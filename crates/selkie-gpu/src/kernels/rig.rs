@@ -1,4 +1,4 @@
-//! A rig for tests of kernels: a few ops over random values, on a GPU and on the reference, passes one after another.
+//! A rig for tests and benches of kernels: a few ops over random values, as a model.
 //!
 //! Inputs come from tables by the ids of the rows, so nothing but the executors' own ways in and out is needed. Passes of one
 //! row are of the token's regime, all others of the blocks'.
@@ -7,15 +7,14 @@ use std::sync::OnceLock;
 
 use selkie_formats::{DType, Tensor, TensorInfo, quant};
 use selkie_model::{
-    Batch, Executor, LoadedWeight, ModelSpec, Plan, Sequence, Snapshot, State, Want, WeightId, Weights,
+    LoadedWeight, ModelSpec, Plan, WeightId, Weights,
     plan::{Buffer, BufferId, Op, Product, Rows, Slot, SlotId},
-    reference::Reference,
     rope::RopeSpec,
     spec::{Linear, Norm},
     weights::{Part, Transform, Weight, f32_tensor},
 };
 
-use crate::{Gpu, GpuExecutor, GpuOptions, RunOptions, compile::Regime};
+use crate::{Gpu, GpuOptions};
 
 /// One device for all tests, so that kernels are made once.
 pub(crate) fn gpu() -> Gpu {
@@ -44,25 +43,18 @@ impl Seeded {
     }
 }
 
-/// The dispatches of the ops under test.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Dispatches {
-    /// For a token.
-    pub token: usize,
-    /// For blocks of rows, with one sequence in them.
-    pub block: usize,
-}
-
 /// A few ops with what they read.
 pub(crate) struct Rig {
     random: Seeded,
     /// Rows with different inputs; then inputs come again.
-    tokens: usize,
+    pub tokens: usize,
     weights: Weights,
-    loaded: Vec<LoadedWeight>,
+    /// The weights' values.
+    pub loaded: Vec<LoadedWeight>,
     ropes: Vec<RopeSpec>,
     buffers: Vec<Buffer>,
-    slots: Vec<Slot>,
+    /// Of the state.
+    pub slots: Vec<Slot>,
     /// Each with whether it is under test.
     ops: Vec<(Op, bool)>,
     /// f32 throughout, unless a test says otherwise.
@@ -116,6 +108,11 @@ impl Rig {
     pub fn buffer(&mut self, width: usize) -> BufferId {
         self.buffers.push(Buffer { name: "values", rows: Rows::All, width });
         BufferId(self.buffers.len() as u32 - 1)
+    }
+
+    /// The width of a buffer.
+    pub fn width(&self, id: BufferId) -> usize {
+        self.buffers[id.0 as usize].width
     }
 
     /// A weight in f32, between -1 and 1.
@@ -208,47 +205,8 @@ impl Rig {
         self.ops.push((op, true));
     }
 
-    /// Runs `passes`, each so many rows of each sequence, and holds the values of `outs` and the final states to the
-    /// reference's in f64: off by no more than `tolerance` times the largest value of the buffer or array.
-    #[track_caller]
-    pub fn check(&self, outs: &[BufferId], passes: &[&[usize]], tolerance: f64) -> Dispatches {
-        let mut found = None;
-        for &out in outs {
-            let (spec, plan) = self.model(out);
-            let weights = || self.loaded.iter().cloned().collect();
-            let options = RunOptions {
-                exact: self.exact,
-                block_rows: passes.iter().map(|pass| pass.iter().sum()).max().unwrap_or(0),
-                block_outputs: passes.iter().map(|pass| pass.iter().sum()).max().unwrap_or(0),
-                max_positions: passes.iter().flat_map(|pass| pass.iter()).sum(),
-                ..RunOptions::default()
-            };
-            let mut reference = Reference::<f64>::with_plan(spec.clone(), plan.clone(), weights());
-            let made = GpuExecutor::with_plan(self.gpu.clone(), &spec, plan.clone(), weights(), &options);
-            let mut tested = pollster::block_on(made).unwrap_or_else(|e| panic!("{e}"));
-            let (wanted, wanted_states) = self.run(&mut reference, passes);
-            let (got, got_states) = self.run(&mut tested, passes);
-            for (i, (got, wanted)) in got.iter().zip(&wanted).enumerate() {
-                near(&format!("pass {i} {:?}", passes[i]), "", got, wanted, tolerance);
-            }
-            for (s, (got, wanted)) in got_states.iter().zip(&wanted_states).enumerate() {
-                assert_eq!(got.positions, wanted.positions, "sequence {s}");
-                got.check(&self.slots).unwrap_or_else(|e| panic!("sequence {s}: {e}"));
-                let names: Vec<&str> =
-                    self.slots.iter().flat_map(|slot| slot.planes(got.positions)).map(|plane| plane.0).collect();
-                for ((got, wanted), name) in got.planes.iter().zip(&wanted.planes).zip(names) {
-                    let [got, wanted] = [got, wanted].map(|plane| plane.to_f32().expect("numbers"));
-                    near(&format!("{name} of sequence {s}"), name, &got, &wanted, tolerance);
-                }
-            }
-            let count = |regime| tested.engine().table(regime).rows().filter(|row| row.layer.is_some()).count();
-            found = Some(Dispatches { token: count(Regime::Token), block: count(Regime::Block) });
-        }
-        found.expect("something to be held to the reference")
-    }
-
     /// The ops as a model whose logits are `out`.
-    fn model(&self, out: BufferId) -> (ModelSpec, Plan) {
+    pub fn model(&self, out: BufferId) -> (ModelSpec, Plan) {
         let mut buffers = self.buffers.clone();
         let logits = BufferId(buffers.len() as u32);
         let width = buffers[out.0 as usize].width;
@@ -280,137 +238,5 @@ impl Rig {
             weights: self.weights.clone(),
         };
         (spec, plan)
-    }
-
-    /// The values of every row of each pass, and the states in the end.
-    fn run(&self, executor: &mut dyn Executor, passes: &[&[usize]]) -> (Vec<Vec<f32>>, Vec<Snapshot>) {
-        let sequences = passes.iter().map(|pass| pass.len()).max().unwrap_or(0);
-        let capacity = passes.iter().flat_map(|pass| pass.iter()).sum();
-        let mut states: Vec<State> = (0..sequences)
-            .map(|_| pollster::block_on(executor.new_state(capacity)).unwrap_or_else(|e| panic!("{e}")))
-            .collect();
-        let mut values = vec![];
-        let mut fed = 0;
-        for pass in passes {
-            let rows: usize = pass.iter().sum();
-            let ids: Vec<u32> = (fed..fed + rows).map(|id| (id % self.tokens) as u32).collect();
-            fed += rows;
-            let mut at = 0;
-            let (mut sequences, mut own) = (vec![], vec![]);
-            for (state, &n) in states.iter_mut().zip(*pass) {
-                if n > 0 {
-                    sequences.push(Sequence { rows: at..at + n });
-                    own.push(state);
-                }
-                at += n;
-            }
-            let outputs: Vec<usize> = (0..rows).collect();
-            let batch = Batch { ids: &ids, sequences: &sequences, outputs: &outputs, want: Want::Logits };
-            let output = pollster::block_on(executor.forward(&batch, &mut own)).unwrap_or_else(|e| panic!("{e}"));
-            values.push(output.values);
-        }
-        let snapshots =
-            states.iter_mut().map(|state| pollster::block_on(state.snapshot()).expect("a snapshot")).collect();
-        (values, snapshots)
-    }
-}
-
-/// No value is further off than `tolerance` times the largest; angles may be a turn apart.
-#[track_caller]
-fn near(what: &str, name: &str, got: &[f32], wanted: &[f32], tolerance: f64) {
-    assert_eq!(got.len(), wanted.len(), "{what}: number of values");
-    let largest = wanted.iter().fold(0.0, |a: f64, &b| a.max(f64::from(b).abs()));
-    assert!(wanted.is_empty() || largest > 0.0, "{what}: nothing but zeros proves nothing");
-    let mut worst = (0.0, 0);
-    for (i, (&g, &w)) in got.iter().zip(wanted).enumerate() {
-        let mut off = (f64::from(g) - f64::from(w)).abs();
-        if name == "angle" {
-            off = off.min((std::f64::consts::TAU - off).abs());
-        }
-        if off.is_nan() || off > worst.0 {
-            worst = (off, i);
-        }
-    }
-    let (off, i) = worst;
-    assert!(
-        off <= tolerance * largest,
-        "{what}: value {i} is {}, not {}: off by {:.1e} of the largest",
-        got[i],
-        wanted[i],
-        off / largest
-    );
-}
-
-/// The rig itself, with ops whose kernels are simple.
-mod tests {
-    use selkie_model::{
-        plan::AttentionOp,
-        rope::{Pairing, RopeScaling},
-    };
-
-    use super::*;
-
-    #[test]
-    fn values_and_caches_are_the_references() {
-        let mut rig = Rig::new(1);
-        let [q, k, v] = rig.inputs([24, 8, 8]);
-        let cache = rig.slot(Slot::KvCache { n_kv_heads: 1, head_dim: 8, v_head_dim: 8, window: None });
-        let out = rig.buffer(24);
-        let (n_heads, n_kv_heads, head_dim, v_head_dim) = (3, 1, 8, 8);
-        let (scale, softcap, window, sinks) = (0.5, None, None, None);
-        let op = AttentionOp {
-            q,
-            k,
-            v,
-            cache,
-            n_heads,
-            n_kv_heads,
-            head_dim,
-            v_head_dim,
-            scale,
-            softcap,
-            window,
-            sinks,
-            out,
-        };
-        rig.op(Op::Attention(op));
-        let dispatches = rig.check(&[out], &[&[3, 70], &[1, 0], &[0, 1], &[1, 5]], 1e-5);
-        assert_eq!(dispatches, Dispatches { token: 2, block: 2 });
-    }
-
-    #[test]
-    fn angles_of_positions() {
-        let mut rig = Rig::new(3);
-        let x = rig.input(24);
-        let (n_dims, theta, pairing) = (8, 1e4, Pairing::Halves);
-        let rope = rig.rope(RopeSpec { n_dims, theta, pairing, scaling: RopeScaling::None, freq_factors: None });
-        let out = rig.buffer(24);
-        rig.op(Op::Rope { x, rope, head_dim: 12, out });
-        rig.check(&[out], &[&[9, 2], &[1, 0]], 1e-5);
-    }
-
-    #[test]
-    fn products_of_blocks() {
-        let mut rig = Rig::new(2);
-        let x = rig.input(64);
-        let products = [DType::Q8_0, DType::F16].map(|dtype| Product {
-            weight: rig.matrix(dtype, &[40, 64]),
-            bias: Some(rig.vector(&[40])),
-            out: rig.buffer(40),
-        });
-        rig.op(Op::Linears { x, products: products.to_vec() });
-        rig.check(&products.map(|product| product.out), &[&[1], &[33]], 1e-5);
-    }
-
-    #[test]
-    #[should_panic(expected = "value 3 is 5, not 4")]
-    fn what_differs_is_found() {
-        near("values", "", &[1.0, 2.0, 3.0, 5.0], &[1.0, 2.0, 3.0, 4.0], 0.1);
-    }
-
-    #[test]
-    #[should_panic(expected = "value 1 is NaN")]
-    fn what_is_no_number_is_found() {
-        near("values", "", &[1.0, f32::NAN], &[1.0, 2.0], 0.1);
     }
 }

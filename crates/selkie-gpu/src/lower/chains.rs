@@ -2,11 +2,11 @@
 
 use selkie_model::{
     WeightId,
-    plan::{BufferId, Op},
+    plan::{BufferId, Op, Product, Slot, SlotId},
     spec::Activation,
 };
 
-use super::{Input, Lowered, RowNorm, Run};
+use super::{Input, Lowered, RowNorm, Run, Then};
 
 /// How a head's results of all ranks become one, with ops between that nobody else reads:
 /// `out[h] = Σ out_weight[h, r] · activation(gate_weight[h, r] · gate[h]) · norm(x[h, r])`.
@@ -56,6 +56,50 @@ pub struct Latent {
     pub v: BufferId,
 }
 
+/// A short causal convolution of each channel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Conv {
+    /// `[rows, channels]`.
+    pub x: BufferId,
+    /// `[channels, taps]`.
+    pub weight: WeightId,
+    /// `[channels]`.
+    pub bias: Option<WeightId>,
+    /// Whether a silu follows.
+    pub silu: bool,
+    /// The rows before.
+    pub state: SlotId,
+    /// `[rows, channels]`.
+    pub out: BufferId,
+}
+
+/// `out = residual + scale · (weight · x)`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Correction {
+    /// `[rows, cols]`.
+    pub x: BufferId,
+    /// `[width, cols]`.
+    pub weight: WeightId,
+    /// `[rows, width]`.
+    pub residual: BufferId,
+    /// Multiplies the sum.
+    pub scale: f32,
+    /// `[rows, width]`.
+    pub out: BufferId,
+}
+
+impl Conv {
+    fn of(op: &Op) -> Option<Self> {
+        let Op::CausalConv { x, weight, bias, silu, state, out } = *op else { return None };
+        Some(Self { x, weight, bias, silu, state, out })
+    }
+}
+
+/// Products that are corrected in one dispatch at most.
+const CORRECTIONS: usize = 4;
+/// Slots that one dispatch sees at most.
+const SLOTS: usize = 3;
+
 impl Run<'_> {
     /// Lowers the first of `ops`, or as many as make one dispatch; says how many.
     pub(super) fn ops(&mut self, ops: &[Op]) -> usize {
@@ -70,6 +114,16 @@ impl Run<'_> {
             self.whole(op.q_rope);
             self.whole(op.k_rope);
             self.unmade.remove(&op.v);
+            // With compressed queries there is a product more, so that there should be a dispatch less here.
+            let apart = !self.made_together(op.q_nope, op.c.x);
+            if let [Op::Attention(attention), Op::HeadLinear { x, weight, out, .. }, ..] = ops[3..]
+                && (self.lazy.latent && apart)
+                && (attention.q, attention.k, attention.v, attention.out) == (op.q, op.k, op.v, x)
+                && [op.q, op.k, x].iter().all(|id| self.reads.get(id) == Some(&1))
+            {
+                self.push(Lowered::LatentAttention { op: attention, latent: op, weight, out });
+                return 5;
+            }
             self.push(Lowered::Latent(op));
             return 3;
         }
@@ -85,8 +139,101 @@ impl Run<'_> {
             self.push(Lowered::HeadAttention { op: *op, q, k, weight: *weight, out: *out });
             return 2;
         }
+        let convs = self.convs(ops);
+        if !convs.is_empty() {
+            convs.iter().for_each(|conv| self.whole(conv.x));
+            let n = convs.len();
+            self.push(Lowered::Convs(convs));
+            return n;
+        }
+        if let Some(n) = self.corrected(ops) {
+            return n;
+        }
+        if let Some(n) = self.scaled_glu(ops) {
+            return n;
+        }
         self.op(&ops[0]);
         1
+    }
+
+    /// Products of one input, each corrected by a product of low rank: all that read the input together, and then all that correct.
+    fn corrected(&mut self, ops: &[Op]) -> Option<usize> {
+        let mut list: Vec<Correction> = vec![];
+        let (mut first, mut downs): (Vec<Product>, Vec<Product>) = (vec![], vec![]);
+        let Op::Linears { x, .. } = ops.first()? else { return None };
+        let once = |id: BufferId| self.reads.get(&id) == Some(&1);
+        for pair in ops.chunks_exact(2).take(CORRECTIONS) {
+            let [Op::Linears { x: same, products }, Op::LinearAdd { x: low, weight, bias: None, residual, scale, out }] =
+                pair
+            else {
+                break;
+            };
+            let [product, down] = products[..] else { break };
+            let chained = down.out == *low && product.out == *residual && down.bias.is_none();
+            if same != x || !chained || !once(*low) || !once(*residual) || list.iter().any(|c| c.scale != *scale) {
+                break;
+            }
+            // What two share is made once.
+            let known = downs.iter().find(|known| known.weight == down.weight).copied();
+            if known.is_none() {
+                downs.push(down);
+            }
+            first.push(product);
+            let (x, weight, residual, scale, out) = (known.unwrap_or(down).out, *weight, *residual, *scale, *out);
+            list.push(Correction { x, weight, residual, scale, out });
+        }
+        let n = list.len();
+        if n < 2 {
+            return None;
+        }
+        let input = self.product_input(*x);
+        self.push(Lowered::Products { input, products: [first, downs].concat(), then: Then::Store });
+        self.push(Lowered::Corrections(list));
+        Some(2 * n)
+    }
+
+    /// Whether one dispatch makes both.
+    fn made_together(&self, a: BufferId, b: BufferId) -> bool {
+        let makes = |id: BufferId| move |made: &&(Lowered, _)| made.0.writes().contains(&id);
+        self.out.iter().rfind(makes(a)).is_some_and(|made| makes(b)(&made))
+    }
+
+    /// Convolutions next to each other that do the same to what one op made.
+    fn convs(&self, ops: &[Op]) -> Vec<Conv> {
+        let mut convs: Vec<Conv> = vec![];
+        let taps = |conv: &Conv| match self.plan.slots[conv.state.0 as usize] {
+            Slot::Conv { taps, .. } => Some(taps),
+            _ => None,
+        };
+        for conv in ops.iter().map_while(Conv::of).take(SLOTS) {
+            let alike = convs.first().is_none_or(|first| {
+                taps(first) == taps(&conv) && first.silu == conv.silu && self.made_together(first.x, conv.x)
+            });
+            if !alike {
+                break;
+            }
+            convs.push(conv);
+        }
+        convs
+    }
+
+    /// Two products of one input, the second multiplied by the activated first, which is scaled before.
+    fn scaled_glu(&mut self, ops: &[Op]) -> Option<usize> {
+        let [Op::Linear { x, product: gate }, Op::Scale { x: unscaled, scale, out: scaled }, rest @ ..] = ops else {
+            return None;
+        };
+        let [Op::Linear { x: same, product: up }, Op::Glu { gate: by, up: of, activation, out }, ..] = rest else {
+            return None;
+        };
+        let once = |id: &BufferId| self.reads.get(id) == Some(&1);
+        let chained = x == same && gate.out == *unscaled && by == scaled && *of == up.out;
+        if !chained || ![unscaled, scaled, of].into_iter().all(once) {
+            return None;
+        }
+        let input = self.product_input(*x);
+        let then = Then::Glu { activation: *activation, scale: *scale, out: *out };
+        self.push(Lowered::Products { input, products: vec![*gate, *up], then });
+        Some(4)
     }
 
     /// What latent attention reads, where one dispatch makes all of it.

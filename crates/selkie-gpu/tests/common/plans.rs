@@ -17,7 +17,8 @@ pub const LARGE: Flavours =
 
 /// What a kind of device allows.
 pub fn limits(flavours: Flavours) -> Limits {
-    let large = Limits { binding: 1 << 31, buffer: 1 << 32, workgroup_memory: 48 << 10, ..Limits::FLOOR };
+    let large =
+        Limits { binding: 1 << 31, buffer: 1 << 32, workgroup_memory: 48 << 10, storage_buffers: 16, ..Limits::FLOOR };
     if flavours.cooperative { large } else { Limits::FLOOR }
 }
 

@@ -1,5 +1,6 @@
 // Attention of many new rows, whose keys and values are in the cache already: a workgroup for each query head and each TILE_Q rows
-// goes over the cache in tiles of 64 positions, keeping the largest score and the sums so far. No score leaves the workgroup.
+// goes over the cache in tiles of 64 positions, keeping the largest score and the sums so far. No score leaves the workgroup. Where the
+// cache is cut, what was kept goes from one cut to the next, and the last one has the results.
 #include "kernels/common.wgsl"
 
 struct Params {
@@ -10,6 +11,8 @@ struct Params {
     window: u32, // 0: none
     scale: f32,
     softcap: f32,
+    cut_first: u32,
+    cut_end: u32,
 }
 @group(0) @binding(0) var<uniform> p: Params;
 @group(0) @binding(B_Q) var<storage, read> q_rows: array<f32>; // [rows, N_HEADS * HEAD_DIM]
@@ -17,6 +20,9 @@ struct Params {
 @group(0) @binding(B_SINKS) var<storage, read> sinks: array<f32>; // [N_HEADS]
 #endif
 @group(0) @binding(B_OUT) var<storage, read_write> out: array<f32>; // [rows, N_HEADS * V_DIM]
+#if B_KEPT
+@group(0) @binding(B_KEPT) var<storage, read_write> kept: array<f32>; // [rows, N_HEADS, 4 * V_QUADS + 2]
+#endif
 #include "kernels/attention/cache.wgsl"
 #include "kernels/functions.wgsl"
 
@@ -32,6 +38,13 @@ var<workgroup> scores: array<f32, TILE_Q * TILE_K>;
 var<workgroup> largest: array<f32, TILE_Q>;
 var<workgroup> weights: array<f32, TILE_Q>;
 var<workgroup> factors: array<f32, TILE_Q>;
+
+#if B_KEPT
+// Where what is kept of a row is: its sums, the largest score, and the weights' sum.
+fn kept_at(row: u32, head: u32) -> u32 {
+    return ((step.first + row) * N_HEADS + head) * (4u * V_QUADS + 2u);
+}
+#endif
 
 @compute @workgroup_size(128)
 fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
@@ -52,22 +65,39 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     if thread < TILE_Q {
         largest[thread] = LEAST;
         weights[thread] = 0.0;
+#if B_KEPT
+        if p.cut_first > 0u && first + thread < step.own {
+            let at = kept_at(first + thread, head) + 4u * V_QUADS;
+            largest[thread] = kept[at];
+            weights[thread] = kept[at + 1u];
+        }
+#endif
     }
     workgroupBarrier();
 
     let last_row = min(first + TILE_Q, step.own) - 1u;
-    let end = step.past + last_row + 1u;
+    let end = min(step.past + last_row + 1u, p.cut_end);
     // The first position that any row of the tile sees.
     var start = 0u;
     if p.window > 0u && step.past + first + 1u > p.window {
         start = (step.past + first + 1u - p.window) / TILE_K * TILE_K;
     }
+    start = max(start, p.cut_first);
     var sums: array<vec4<f32>, ROWS_EACH>;
     for (var r = 0u; r < ROWS_EACH; r++) {
         sums[r] = vec4<f32>();
     }
     let quad = thread % V_QUADS;
     let lane = thread / V_QUADS;
+#if B_KEPT
+    for (var r = 0u; r < ROWS_EACH && p.cut_first > 0u; r++) {
+        let in_tile = lane * ROWS_EACH + r;
+        if lane < LANES && in_tile < TILE_Q && first + in_tile < step.own {
+            let at = kept_at(first + in_tile, head) + 4u * quad;
+            sums[r] = vec4<f32>(kept[at], kept[at + 1u], kept[at + 2u], kept[at + 3u]);
+        }
+    }
+#endif
     for (var tile = start; tile < end; tile += TILE_K) {
         // Scores: an invocation has one position and some rows.
         let position = tile + thread % TILE_K;
@@ -136,6 +166,19 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         if in_tile >= TILE_Q || row >= step.own {
             continue;
         }
+#if B_KEPT
+        if step.past + step.own > p.cut_end {
+            let at = kept_at(row, head);
+            for (var j = 0u; j < 4u; j++) {
+                kept[at + 4u * quad + j] = sums[r][j];
+            }
+            if quad == 0u {
+                kept[at + 4u * V_QUADS] = largest[in_tile];
+                kept[at + 4u * V_QUADS + 1u] = weights[in_tile];
+            }
+            continue;
+        }
+#endif
         var whole = weights[in_tile];
         var factor = 1.0;
 #if B_SINKS

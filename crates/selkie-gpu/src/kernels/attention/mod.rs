@@ -1,8 +1,11 @@
 //! Attention over a sequence's cache: parts of the cache for a token, tiles of it for blocks of rows.
 
+mod latent;
 #[cfg(test)]
 mod test;
 
+pub(crate) use latent::BUFFERS as LATENT_BUFFERS;
+pub(super) use latent::token as latent_token;
 use selkie_model::{
     plan::{AttentionOp, Rows},
     rope::Pairing,
@@ -13,11 +16,26 @@ use crate::{
     compile::{Ctx, Regime, View, row},
     kernels::{Binds, input::Target, rows},
     lower::{Function, Gate, Input},
+    state::{PlaneShape, UNITS, cut_positions},
     table::{Count, Each, Grid, Of, Ref, Row},
 };
 
 /// Positions of the cache that a workgroup takes.
-pub(super) const SPLIT: usize = 256;
+const SPLIT: usize = 256;
+/// The most that one takes.
+const MOST: usize = 1024;
+
+/// Positions of the cache that a workgroup takes, which cuts of the cache are made of: more where parts of the longest sequence's
+/// results would take more than a kernel may see of a buffer.
+pub(super) fn split(ctx: &Ctx<'_, '_>, op: &AttentionOp) -> Result<usize> {
+    let cut = cut_of(ctx, op)?;
+    let whole = |split: &usize| cut >= ctx.max_positions || cut.is_multiple_of(*split);
+    let least = if whole(&SPLIT) { SPLIT } else { UNITS[UNITS.len() - 1] };
+    let splits = std::iter::successors(Some(least), |split| Some(2 * split));
+    let splits: Vec<usize> = splits.take_while(|split| *split <= MOST && whole(split)).collect();
+    let fits = |split: &usize| part_bytes(ctx, op, *split) <= ctx.target.limits.binding;
+    Ok(splits.iter().copied().find(fits).or(splits.last().copied()).unwrap_or(least))
+}
 
 pub(super) fn emit(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, q: &Input, k: &Input) -> Result<()> {
     if op.v_head_dim.div_ceil(4) > 128 {
@@ -28,8 +46,7 @@ pub(super) fn emit(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, q: &Input, k: &Input
         Regime::Token => {
             let out = ctx.view(op.out)?;
             let parts = token(ctx, op, [q, k], out.into())?;
-            combine(ctx, op, out, parts);
-            Ok(())
+            combine(ctx, op, out, parts)
         }
         Regime::Block => block(ctx, op),
     }
@@ -51,6 +68,14 @@ fn shape(ctx: &Ctx<'_, '_>, op: &AttentionOp) -> Binds {
         binds.set("HALF", 1);
     }
     binds
+}
+
+/// What a token's kernel is told besides.
+fn token_defines(ctx: &Ctx<'_, '_>, split: usize, binds: &mut Binds) {
+    binds.set("SPLIT", format!("{split}u"));
+    // Invocations that share a position: they add up without waiting for others, so only within a subgroup.
+    let share = ctx.target.flavours.subgroup.map_or(1, |size| size.min(8));
+    binds.set("SHARE", format!("{share}u"));
 }
 
 /// A head's values where a token's kernel reads them, and what it does to them.
@@ -81,23 +106,44 @@ fn side(ctx: &mut Ctx<'_, '_>, input: &Input, together: bool, scratch: usize) ->
     Ok((Side { offset: 0, norm: None, clamp: 0.0, rope: input.rope.map(|rope| rope.0) }, made))
 }
 
-/// The dispatch for one row, whose results go to `out` where [`SPLIT`] positions are enough; where they are not, parts of
+/// Makes queries and keys, all but turned, and copies values, so that all of them lie together.
+fn gathered(ctx: &mut Ctx<'_, '_>, inputs: [&Input; 3]) -> Result<([Side; 3], Ref)> {
+    let views = [ctx.view(inputs[0].x)?, ctx.view(inputs[1].x)?, ctx.view(inputs[2].x)?];
+    let starts = [0, views[0].width, views[0].width + views[1].width];
+    let of = ctx.scratch(2, 4 * (starts[2] + views[2].width) as u64);
+    for (input, offset) in inputs.into_iter().zip(starts) {
+        let unturned = Input { rope: None, ..input.clone() };
+        rows::emit_to(ctx, &unturned, None, Target { of, offset, stride: 0 }, Rows::All)?;
+    }
+    let side = |i: usize| Side { offset: starts[i], norm: None, clamp: 0.0, rope: inputs[i].rope.map(|rope| rope.0) };
+    Ok(([side(0), side(1), side(2)], of))
+}
+
+/// The dispatch for one row, whose results go to `out` where a [`split`] is enough; where they are not, parts of
 /// results are in the buffer that this gives.
 pub(super) fn token(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, [q, k]: [&Input; 2], out: Target) -> Result<Ref> {
     let (q_view, k_view, v) = (ctx.view(q.x)?, ctx.view(k.x)?, ctx.view(op.v)?);
     let fits = |input: &Input| input.norm.is_none_or(|norm| norm.weight.is_some());
     let together = q_view.place == k_view.place && k_view.place == v.place && fits(q) && fits(k);
-    let (q_side, q_of) = side(ctx, q, together, 2)?;
-    let (k_side, k_of) = side(ctx, k, together, 3)?;
+    // Apart they are two buffers more: results, their parts and the cache are four, and there may be angles, norms and sinks.
+    let more = [q.rope.or(k.rope).is_some(), q.norm.or(k.norm).is_some(), op.sinks.is_some()];
+    let buffers = 7 + more.into_iter().filter(|&more| more).count();
+    let ([q_side, k_side, v_side], [q_of, k_of, v_of]) =
+        if !together && buffers > ctx.target.limits.storage_buffers as usize {
+            let (sides, of) = gathered(ctx, [q, k, &Input::plain(op.v)])?;
+            (sides, [of; 3])
+        } else {
+            let (q, q_of) = side(ctx, q, together, 2)?;
+            let (k, k_of) = side(ctx, k, together, 3)?;
+            ([q, k, Side { offset: v.offset, norm: None, clamp: 0.0, rope: None }], [q_of, k_of, v.of()])
+        };
     let mut binds = shape(ctx, op);
-    binds.set("SPLIT", format!("{SPLIT}u"));
-    // Invocations that share a position: they add up without waiting for others, so only within a subgroup.
-    let share = ctx.target.flavours.subgroup.map_or(1, |size| size.min(8));
-    binds.set("SHARE", format!("{share}u"));
+    let split = split(ctx, op)?;
+    token_defines(ctx, split, &mut binds);
     binds.read("Q", q_of);
-    if !together {
+    if [k_of, v_of] != [q_of; 2] {
         binds.read("K", k_of);
-        binds.read("V", v.of());
+        binds.read("V", v_of);
     }
     let norms = [&q_side, &k_side].map(|side| side.norm);
     if norms.iter().any(Option::is_some) {
@@ -141,13 +187,13 @@ pub(super) fn token(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, [q, k]: [&Input; 2]
     flags.iter().for_each(|(name, on)| binds.set(name, on));
     sinks(ctx, &mut binds, op);
     binds.write("OUT", out.of);
-    let parts = part_bytes(ctx, op);
-    let parts = ctx.scratch(0, parts);
+    let bytes = part_bytes(ctx, op, split);
+    let parts = ctx.scratch(0, bytes);
     binds.write("PARTS", parts);
     let params = vec![
         q_side.offset as u32,
         k_side.offset as u32,
-        v.offset as u32,
+        v_side.offset as u32,
         out.offset as u32,
         op.window.unwrap_or(0) as u32,
         op.scale.to_bits(),
@@ -157,17 +203,50 @@ pub(super) fn token(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, [q, k]: [&Input; 2]
         q_side.clamp.to_bits(),
         k_side.clamp.to_bits(),
     ];
-    let grid = Grid::Line(Count::new(op.n_heads, Of::Length, SPLIT));
+    let grid = Grid::Line(Count::new(op.n_heads, Of::Length, split));
     let made = row("attention of a row", "kernels/attention/token.wgsl", binds.defines);
-    let (slot, each) = (Some(op.cache), Each::Sequence);
-    ctx.push(Row { params, bindings: binds.list, grid, slot, each, ..made });
+    push_cuts(ctx, op, Row { params, bindings: binds.list, grid, ..made })?;
     Ok(parts)
 }
 
 /// Bytes of all parts of the longest sequence.
-fn part_bytes(ctx: &Ctx<'_, '_>, op: &AttentionOp) -> u64 {
+fn part_bytes(ctx: &Ctx<'_, '_>, op: &AttentionOp, split: usize) -> u64 {
     let stride = 4 * op.v_head_dim.div_ceil(4) + 2;
-    4 * (ctx.max_positions.div_ceil(SPLIT) * op.n_heads * stride) as u64
+    4 * (ctx.max_positions.div_ceil(split) * op.n_heads * stride) as u64
+}
+
+/// Positions of a cut of the cache.
+fn cut_of(ctx: &Ctx<'_, '_>, op: &AttentionOp) -> Result<usize> {
+    let slot = &ctx.plan.slots[op.cache.0 as usize];
+    let (limits, exact) = (ctx.target.limits, ctx.target.exact);
+    let least = UNITS[UNITS.len() - 1];
+    let refused = || Error::Limit {
+        what: format!("{least} positions of a cache"),
+        wanted: PlaneShape::of(slot, exact).iter().map(|shape| shape.bytes(least)).max().unwrap_or(0),
+        limit: limits.binding,
+        device: "this device".into(),
+        hint: String::new(),
+    };
+    cut_positions(slot, exact, &limits).ok_or_else(refused)
+}
+
+/// The positions of each cut of the cache. Parts of results are of one cut each.
+fn cuts(ctx: &Ctx<'_, '_>, op: &AttentionOp) -> Result<Vec<[u32; 2]>> {
+    let cut = cut_of(ctx, op)?;
+    if cut >= ctx.max_positions {
+        return Ok(vec![[0, u32::MAX]]);
+    }
+    Ok((0..ctx.max_positions).step_by(cut).map(|first| [first, first + cut].map(|at| at as u32)).collect())
+}
+
+/// A dispatch for each cut of the cache that a sequence reaches.
+fn push_cuts(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, made: Row) -> Result<()> {
+    for (cut, bounds) in cuts(ctx, op)?.into_iter().enumerate() {
+        let params = [&made.params[..], &bounds].concat();
+        let from = (cut > 0).then_some((Of::Length, bounds[0] + 1));
+        ctx.push(Row { params, from, cut, slot: Some(op.cache), each: Each::Sequence, ..made.clone() });
+    }
+    Ok(())
 }
 
 fn sinks(ctx: &mut Ctx<'_, '_>, binds: &mut Binds, op: &AttentionOp) {
@@ -177,9 +256,10 @@ fn sinks(ctx: &mut Ctx<'_, '_>, binds: &mut Binds, op: &AttentionOp) {
     }
 }
 
-fn combine(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, out: View, parts: Ref) {
+fn combine(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, out: View, parts: Ref) -> Result<()> {
     let mut binds = shape(ctx, op);
-    binds.set("SPLIT", format!("{SPLIT}u"));
+    let split = split(ctx, op)?;
+    binds.set("SPLIT", format!("{split}u"));
     binds.read("PARTS", parts);
     sinks(ctx, &mut binds, op);
     binds.write("OUT", out.of());
@@ -189,21 +269,21 @@ fn combine(ctx: &mut Ctx<'_, '_>, op: &AttentionOp, out: View, parts: Ref) {
         bindings: binds.list,
         grid: Grid::Line(Count::fixed(op.n_heads)),
         each: Each::Sequence,
-        from: Some((Of::Length, SPLIT as u32 + 1)),
+        from: Some((Of::Length, split as u32 + 1)),
         ..made
     });
+    Ok(())
 }
 
 fn block(ctx: &mut Ctx<'_, '_>, op: &AttentionOp) -> Result<()> {
     let [q, k, v, out] = [ctx.view(op.q)?, ctx.view(op.k)?, ctx.view(op.v)?, ctx.view(op.out)?];
-    let (slot, each) = (Some(op.cache), Each::Sequence);
     let mut binds = shape(ctx, op);
     binds.read("K", k.of());
     binds.read("V", v.of());
     let params = [k.offset, k.stride, v.offset, v.stride].map(|size| size as u32).to_vec();
     let grid = Grid::Line(Count::new(1, Of::Own, 1));
     let made = row("cache", "kernels/attention/append.wgsl", binds.defines);
-    ctx.push(Row { params, bindings: binds.list, grid, slot, each, ..made });
+    push_cuts(ctx, op, Row { params, bindings: binds.list, grid, ..made })?;
 
     let mut binds = shape(ctx, op);
     // Queries take half of the smallest workgroup memory at most.
@@ -212,6 +292,11 @@ fn block(ctx: &mut Ctx<'_, '_>, op: &AttentionOp) -> Result<()> {
     binds.read("Q", q.of());
     sinks(ctx, &mut binds, op);
     binds.write("OUT", out.of());
+    if cuts(ctx, op)?.len() > 1 {
+        let bytes = 4 * (ctx.max_rows * op.n_heads * (4 * op.v_head_dim.div_ceil(4) + 2)) as u64;
+        let kept = ctx.scratch(0, bytes);
+        binds.write("KEPT", kept);
+    }
     let params = vec![
         q.offset as u32,
         q.stride as u32,
@@ -223,6 +308,5 @@ fn block(ctx: &mut Ctx<'_, '_>, op: &AttentionOp) -> Result<()> {
     ];
     let grid = Grid::Block([Count::fixed(op.n_heads), Count::new(1, Of::Own, tile_q), Count::fixed(1)]);
     let made = row("attention of rows", "kernels/attention/block.wgsl", binds.defines);
-    ctx.push(Row { params, bindings: binds.list, grid, slot, each, ..made });
-    Ok(())
+    push_cuts(ctx, op, Row { params, bindings: binds.list, grid, ..made })
 }

@@ -5,7 +5,11 @@ use selkie_model::{
     rope::{Pairing, RopeScaling, RopeSpec},
 };
 
-use crate::kernels::rig::{Dispatches, Rig};
+use crate::{
+    Gpu, GpuOptions, Limits,
+    compile::Regime,
+    kernels::{checks::Dispatches, rig::Rig},
+};
 
 /// An attention's sizes and rules.
 #[derive(Clone, Copy)]
@@ -185,6 +189,25 @@ fn queries_and_keys_made_on_the_way() {
     }
 }
 
+/// With as many buffers as every device has.
+#[test]
+fn buffers_of_the_floor_are_enough() {
+    let all = Shape { sinks: true, rope: Some(Pairing::Halves), together: false, ..PLAIN };
+    let gpu = seeing(Limits::FLOOR.binding);
+    // What lies apart is brought together where it has to be.
+    for (norms, clamp, together, token) in [
+        (Norms::None, None, false, 3 + 2),
+        (Norms::Weights, None, false, 3 + 2),
+        (Norms::Plain, Some(0.4), false, 4 + 2),
+        (Norms::WholeRows, Some(0.4), false, 3 + 2),
+        (Norms::OfHeads, None, true, 2),
+    ] {
+        let (mut rig, out) = Shape { norms, clamp, together, ..all }.rig(10);
+        rig.gpu = gpu.clone();
+        assert_eq!(rig.check(&[out], &[&[1, 0], &[2, 260], &[1, 0], &[0, 1]], 2e-5).token, token);
+    }
+}
+
 #[test]
 fn blocks_over_a_past() {
     let shapes: &[(&str, Shape)] = &[
@@ -212,5 +235,60 @@ fn caches_of_halves() {
         let (mut rig, out) = shape.rig(6);
         rig.exact = false;
         rig.check(&[out], &[&[1, 0], &[300, 3], &[1, 0], &[600, 1], &[1, 0], &[0, 1]], 3e-3);
+    }
+}
+
+/// A device whose kernels see so many bytes of a buffer.
+fn seeing(binding: u64) -> Gpu {
+    let limits = Limits { binding, ..Limits::FLOOR };
+    let options = GpuOptions { software: true, limits: Some(limits), ..GpuOptions::default() };
+    pollster::block_on(Gpu::open(&options)).expect("a GPU, or Mesa's lavapipe")
+}
+
+/// A cache of several buffers, of 256 positions and of 64 each, tokens and blocks of rows around their borders.
+#[test]
+fn caches_that_are_cut() {
+    let all = Shape { softcap: Some(3.0), window: Some(270), sinks: true, together: false, ..PLAIN };
+    for (shape, binding, cuts) in [(PLAIN, 160 << 10, 4), (all, 160 << 10, 4), (PLAIN, 40 << 10, 13)] {
+        let (mut rig, out) = shape.rig(7);
+        rig.gpu = seeing(binding);
+        let passes: &[&[usize]] =
+            &[&[1, 0], &[62, 3], &[1, 0], &[1, 0], &[190, 255], &[1, 0], &[1, 1], &[1, 1], &[3, 300]];
+        assert_eq!(rig.check(&[out], passes, 2e-5), Dispatches { token: 1 + cuts, block: 2 * cuts });
+        rig.exact = false;
+        rig.check(&[out], &[&[250, 140], &[300, 1], &[1, 0]], 3e-3);
+    }
+}
+
+/// What no cut of a cache fits into is refused with numbers.
+#[test]
+fn caches_too_wide_to_be_cut() {
+    let (rig, out) = PLAIN.rig(8);
+    let limits = Limits { binding: 30 << 10, ..Limits::FLOOR };
+    let error = rig.compiled(out, Regime::Token, limits, 1, 100).expect_err("too wide").to_string();
+    assert!(error.contains("64 positions of a cache") && error.contains("32768"), "{error}");
+}
+
+/// Parts of results of long sequences are as many as a kernel may see: heads as large models with latent attention have them.
+#[test]
+fn parts_of_long_sequences() {
+    let mut rig = Rig::new(9);
+    let (n_heads, head_dim, v_head_dim) = (128, 576, 512);
+    let [q, k, v] = rig.inputs([n_heads * head_dim, head_dim, v_head_dim]);
+    let cache = rig.slot(Slot::KvCache { n_kv_heads: 1, head_dim, v_head_dim, window: None });
+    let out = rig.buffer(n_heads * v_head_dim);
+    let (n_kv_heads, scale, softcap, window, sinks) = (1, 0.1, None, None, None);
+    let sizes =
+        AttentionOp { q, k, v, cache, n_heads, n_kv_heads, head_dim, v_head_dim, scale, softcap, window, sinks, out };
+    rig.op(Op::Attention(sizes));
+    rig.exact = false;
+    for (positions, cuts) in [(65_536, 1), (131_072, 2), (262_144, 3)] {
+        for (regime, rows) in [(Regime::Token, 1), (Regime::Block, 128)] {
+            let program = rig.compiled(out, regime, Limits::FLOOR, rows, positions).expect("a program");
+            let largest = program.scratch.iter().max().copied().unwrap_or(0);
+            assert!(largest <= Limits::FLOOR.binding, "{largest} bytes of {positions} positions");
+            let found = program.rows.iter().filter(|row| row.slot.is_some() && !row.kernel.contains("cache")).count();
+            assert_eq!(found, cuts, "{regime:?}, {positions} positions");
+        }
     }
 }

@@ -15,6 +15,13 @@ struct Params {
     k_eps: f32,
     q_clamp: f32, // 0: none
     k_clamp: f32,
+#if LATENT
+    q_rope: u32,
+    k_rope: u32,
+    row_words: u32,
+#endif
+    cut_first: u32,
+    cut_end: u32,
 }
 @group(0) @binding(0) var<uniform> p: Params;
 @group(0) @binding(B_Q) var<storage, read> q_rows: array<f32>; // [N_HEADS * HEAD_DIM] from q_offset
@@ -103,6 +110,17 @@ fn max_of_all(thread: u32, value: f32) -> f32 {
 #endif
 }
 
+#if LATENT
+#include "kernels/attention/latent.wgsl"
+#else
+#define TURNED_FROM 0u
+
+// A channel of the new row's values.
+fn new_value(kv_head: u32, i: u32) -> f32 {
+    return v_rows[p.v_offset + kv_head * V_DIM + i];
+}
+#endif
+
 // Norms and turns a head that was loaded. SIDE 0 is the query, 1 the key.
 fn prepare(thread: u32, side: u32, head: u32, normed: bool, eps: f32, turned: bool, limit: f32) {
 #if B_NORMS
@@ -143,11 +161,11 @@ fn prepare(thread: u32, side: u32, head: u32, normed: bool, eps: f32, turned: bo
     if turned {
         for (var pair = thread; pair < PAIRS; pair += THREADS) {
 #if INTERLEAVED
-            let a = 2u * pair;
+            let a = TURNED_FROM + 2u * pair;
             let b = a + 1u;
 #else
-            let a = pair;
-            let b = pair + PAIRS;
+            let a = TURNED_FROM + pair;
+            let b = a + PAIRS;
 #endif
             let angle = angles[step.input * PAIRS + pair];
             let x = channel(side, a);
@@ -172,7 +190,7 @@ fn main(
     let kv_head = head / (N_HEADS / N_KV_HEADS);
     let last = step.past;
     let first = split * SPLIT;
-    if first > last {
+    if first > last || first < p.cut_first || first >= p.cut_end {
         return;
     }
     let end = min(first + SPLIT, last + 1u);
@@ -181,27 +199,35 @@ fn main(
         heads[i] = vec4<f32>();
     }
     workgroupBarrier();
+#if LATENT
+    latent_query(thread, head);
+#else
     for (var i = thread; i < HEAD_DIM; i += THREADS) {
         heads[i / 4u][i % 4u] = q_rows[p.q_offset + head * HEAD_DIM + i];
     }
+#endif
     workgroupBarrier();
     prepare(thread, 0u, head, Q_NORMED, p.q_eps, Q_TURNED, p.q_clamp);
     if has_new {
+#if LATENT
+        latent_key(thread);
+#else
         for (var i = thread; i < HEAD_DIM; i += THREADS) {
             heads[K_QUADS + i / 4u][i % 4u] = k_rows[p.k_offset + kv_head * HEAD_DIM + i];
         }
+#endif
         workgroupBarrier();
         prepare(thread, 1u, kv_head, K_NORMED, p.k_eps, K_TURNED, p.k_clamp);
         if head % (N_HEADS / N_KV_HEADS) == 0u && step.done == 0u {
             for (var i = thread; i < K_QUADS; i += THREADS) {
-                keys[(last * N_KV_HEADS + kv_head) * K_QUADS + i] = pack_quad(heads[K_QUADS + i]);
+                keys[((last - p.cut_first) * N_KV_HEADS + kv_head) * K_QUADS + i] = pack_quad(heads[K_QUADS + i]);
             }
             for (var i = thread; i < V_QUADS; i += THREADS) {
                 var v = vec4<f32>();
                 for (var j = 0u; j < min(4u, V_DIM - 4u * i); j++) {
-                    v[j] = v_rows[p.v_offset + kv_head * V_DIM + 4u * i + j];
+                    v[j] = new_value(kv_head, 4u * i + j);
                 }
-                values[(last * N_KV_HEADS + kv_head) * V_QUADS + i] = pack_quad(v);
+                values[((last - p.cut_first) * N_KV_HEADS + kv_head) * V_QUADS + i] = pack_quad(v);
             }
         }
     }
@@ -271,7 +297,7 @@ fn main(
         if has_new && position == last {
             var v = vec4<f32>();
             for (var j = 0u; j < min(4u, V_DIM - 4u * quad); j++) {
-                v[j] = v_rows[p.v_offset + kv_head * V_DIM + 4u * quad + j];
+                v[j] = new_value(kv_head, 4u * quad + j);
             }
             sum += scores[last - first] * v;
         }

@@ -14,6 +14,7 @@ pub(super) fn emit(ctx: &mut Ctx<'_, '_>, op: &CssdOp) -> Result<()> {
         name: "cssd",
         xbc: op.xbc,
         dt: op.dt,
+        dt_scale: 1.0,
         heads: ctx.vector_of(&[(Some(op.a_log), 2 * n), (Some(op.d), n), (Some(op.dt_bias), n)], false),
         n_heads: n,
         head_dim: shape.head_dim,

@@ -5,7 +5,7 @@ use selkie_model::{
     spec::CssdShape,
 };
 
-use crate::kernels::rig::{Dispatches, Rig};
+use crate::kernels::{checks::Dispatches, rig::Rig};
 
 fn check(shape: CssdShape, passes: &[&[usize]]) {
     let mut rig = Rig::new(shape.d_state as u64);

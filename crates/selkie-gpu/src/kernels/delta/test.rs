@@ -5,7 +5,7 @@ use selkie_model::{
     spec::DeltaShape,
 };
 
-use crate::kernels::rig::{Dispatches, Rig};
+use crate::kernels::{checks::Dispatches, rig::Rig};
 
 /// `alike`: how much keys have in common, from 0 to 1.
 #[track_caller]

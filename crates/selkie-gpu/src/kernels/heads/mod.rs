@@ -232,15 +232,52 @@ pub(super) fn attention(
     weight: WeightId,
     out: BufferId,
 ) -> Result<()> {
-    let out = ctx.view(out)?;
-    let of = ctx.scratch(1, 4 * (op.n_heads * op.v_head_dim) as u64);
+    let of = results(ctx, op);
     let parts = attention::token(ctx, op, [q, k], Target { of, offset: 0, stride: 0 })?;
+    of_results(ctx, op, [of, parts], weight, out)
+}
+
+/// The same of latent attention, which makes queries, keys and values itself where their matrix is in one piece.
+pub(super) fn latent_attention(
+    ctx: &mut Ctx<'_, '_>,
+    op: &AttentionOp,
+    of_latent: &Latent,
+    weight: WeightId,
+    out: BufferId,
+) -> Result<()> {
+    let stacks = stacks(ctx, of_latent.k_up, of_latent.n_heads)?;
+    let whole = |stack: &&Stack| stacks.len() == 1 && stack.matrix.chunks.len() == 1;
+    let Some(Stack { id, matrix, .. }) = stacks.first().filter(whole) else {
+        latent(ctx, of_latent)?;
+        return attention(ctx, op, [&Input::plain(op.q), &Input::plain(op.k)], weight, out);
+    };
+    let of = results(ctx, op);
+    let target = Target { of, offset: 0, stride: 0 };
+    let parts = attention::latent_token(ctx, op, of_latent, (matrix, *id), target)?;
+    of_results(ctx, op, [of, parts], weight, out)
+}
+
+/// Where a token's attention leaves its results.
+fn results(ctx: &mut Ctx<'_, '_>, op: &AttentionOp) -> Ref {
+    ctx.scratch(1, 4 * (op.n_heads * op.v_head_dim) as u64)
+}
+
+/// Each head's matrix times a token's results, or the parts of them.
+fn of_results(
+    ctx: &mut Ctx<'_, '_>,
+    op: &AttentionOp,
+    [of, parts]: [Ref; 2],
+    weight: WeightId,
+    out: BufferId,
+) -> Result<()> {
+    let out = ctx.view(out)?;
+    let split = attention::split(ctx, op)?;
     for stack in stacks(ctx, weight, op.n_heads)? {
         let product = Product { x: 0, out: out.offset, out_head: stack.head_out, n_heads: op.n_heads };
         token(ctx, &stack, &product, |binds| {
             binds.read("X", of);
             binds.read("PARTS", parts);
-            binds.set("SPLIT", format!("{}u", attention::SPLIT));
+            binds.set("SPLIT", format!("{split}u"));
             binds.write("OUT", out.of());
         })?;
     }

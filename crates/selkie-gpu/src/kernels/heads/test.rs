@@ -4,7 +4,10 @@ use selkie_model::{
     rope::{Pairing, RopeScaling, RopeSpec},
 };
 
-use crate::kernels::rig::{Dispatches, Rig};
+use crate::{
+    Gpu, GpuOptions, Limits,
+    kernels::{checks::Dispatches, rig::Rig},
+};
 
 #[test]
 fn heads_side_by_side() {
@@ -37,8 +40,32 @@ fn a_matrix_for_each_head() {
 /// Latent attention as models have it, from what its products give to the last product but one.
 fn latent(seed: u64, heads: usize, rank: usize, nope: usize, turned: usize, pairing: Pairing) -> (Rig, BufferId) {
     let mut rig = Rig::new(seed);
+    let inputs = rig.inputs([rank, turned, heads * nope, heads * turned]);
+    let out = over(&mut rig, inputs, heads, DType::F16, pairing);
+    (rig, out)
+}
+
+/// The same with compressed queries: these come of other products than keys and values do.
+fn compressed(
+    dtype: DType,
+    heads: usize,
+    rank: usize,
+    nope: usize,
+    turned: usize,
+    pairing: Pairing,
+) -> (Rig, BufferId) {
+    let mut rig = Rig::new(3);
+    let [c, k_rope] = rig.inputs([rank, turned]);
+    let [q_nope, q_rope] = rig.inputs([heads * nope, heads * turned]);
+    let out = over(&mut rig, [c, k_rope, q_nope, q_rope], heads, dtype, pairing);
+    (rig, out)
+}
+
+fn over(rig: &mut Rig, inputs: [BufferId; 4], heads: usize, dtype: DType, pairing: Pairing) -> BufferId {
+    let [c, k_rope, q_nope, q_rope] = inputs;
+    let [rank, turned, nope] = [c, k_rope, q_nope].map(|id| rig.width(id));
+    let nope = nope / heads;
     let v_dim = nope + 1;
-    let [c, k_rope, q_nope, q_rope] = rig.inputs([rank, turned, heads * nope, heads * turned]);
     let rope = RopeSpec { n_dims: turned, theta: 1e4, pairing, scaling: RopeScaling::None, freq_factors: None };
     let rope = rig.rope(rope);
     let weight = Some(rig.vector_between(&[rank], 0.5, 1.5));
@@ -49,7 +76,7 @@ fn latent(seed: u64, heads: usize, rank: usize, nope: usize, turned: usize, pair
     let (head_dim, v_head_dim) = (rank + turned, rank);
     let widths = [heads * rank, heads * head_dim, head_dim, heads * rank, heads * v_dim];
     let [q_latent, q, k, a, out] = widths.map(|width| rig.buffer(width));
-    let k_up = rig.matrix(DType::F16, &[heads, rank, nope]);
+    let k_up = rig.matrix(dtype, &[heads, rank, nope]);
     rig.op(Op::HeadLinear { x: q_nope, weight: k_up, n_heads: heads, out: q_latent });
     rig.op(Op::JoinHeads { a: q_latent, b: q_turned, n_heads: heads, out: q });
     rig.op(Op::JoinHeads { a: normed, b: k_turned, n_heads: 1, out: k });
@@ -71,7 +98,7 @@ fn latent(seed: u64, heads: usize, rank: usize, nope: usize, turned: usize, pair
     }));
     let v_up = rig.matrix(DType::F16, &[heads, v_dim, rank]);
     rig.op(Op::HeadLinear { x: a, weight: v_up, n_heads: heads, out });
-    (rig, out)
+    out
 }
 
 /// Around the positions where attention's parts begin to be joined.
@@ -86,7 +113,31 @@ fn latent_attention_is_three_dispatches_of_a_token() {
 }
 
 #[test]
+fn compressed_queries_are_two_dispatches_of_a_token() {
+    let passes: &[&[usize]] = &[&[1, 0], &[254, 3], &[1, 0], &[1, 0], &[0, 1]];
+    for (dtype, heads, rank, nope, turned, pairing) in [
+        (DType::F32, 3, 30, 7, 10, Pairing::Halves),
+        (DType::F16, 4, 32, 16, 8, Pairing::Interleaved),
+        (DType::Q8_0, 2, 36, 64, 6, Pairing::Interleaved),
+        (DType::IQ2_XS, 2, 64, 256, 16, Pairing::Halves),
+    ] {
+        println!("{dtype}");
+        let (mut rig, out) = compressed(dtype, heads, rank, nope, turned, pairing);
+        assert_eq!(rig.check(&[out], passes, 2e-5).token, 2);
+        rig.exact = false;
+        rig.check(&[out], passes, 3e-3);
+    }
+    // As many buffers as every device has are too few for that.
+    let (mut rig, out) = compressed(DType::F16, 4, 32, 16, 8, Pairing::Halves);
+    let options = GpuOptions { software: true, limits: Some(Limits::FLOOR), ..GpuOptions::default() };
+    rig.gpu = pollster::block_on(Gpu::open(&options)).expect("a GPU, or Mesa's lavapipe");
+    assert_eq!(rig.check(&[out], passes, 2e-5).token, 3);
+}
+
+#[test]
 fn latent_attention_of_real_sizes() {
     let (rig, out) = latent(2, 4, 512, 128, 64, Pairing::Halves);
+    rig.check(&[out], &[&[1], &[40], &[1]], 2e-5);
+    let (rig, out) = compressed(DType::Q8_0, 4, 512, 128, 64, Pairing::Halves);
     rig.check(&[out], &[&[1], &[40], &[1]], 2e-5);
 }

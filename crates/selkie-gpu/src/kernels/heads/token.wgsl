@@ -46,27 +46,7 @@ fn quad_of_x(i: u32) -> vec4<f32> {
     return made[i + i / 8u];
 }
 
-// The sum of LANES neighbours.
-fn together(thread: u32, value: f32) -> f32 {
-#if SUBGROUP
-    var sum = value;
-    for (var over = LANES / 2u; over > 0u; over >>= 1u) {
-        sum += subgroupShuffleXor(sum, over);
-    }
-    return sum;
-#else
-    workgroupBarrier();
-    partial[thread] = value;
-    workgroupBarrier();
-    for (var half = LANES / 2u; half > 0u; half >>= 1u) {
-        if thread % LANES < half {
-            partial[thread] += partial[thread + half];
-        }
-        workgroupBarrier();
-    }
-    return partial[thread / LANES * LANES];
-#endif
-}
+#include "kernels/together.wgsl"
 
 #if B_PARTS
 #include "kernels/heads/parts.wgsl"

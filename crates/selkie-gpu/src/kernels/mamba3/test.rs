@@ -4,7 +4,7 @@ use selkie_model::{
     spec::{DecayActivation, Mamba3Shape},
 };
 
-use crate::kernels::rig::{Dispatches, Rig};
+use crate::kernels::{checks::Dispatches, rig::Rig};
 
 fn siso(n_heads: usize, head_dim: usize, d_state: usize) -> Mamba3Shape {
     Mamba3Shape {

@@ -9,7 +9,7 @@ use selkie_model::{
 
 use crate::{
     Gpu, GpuOptions, Limits,
-    kernels::rig::{Dispatches, Rig},
+    kernels::{checks::Dispatches, rig::Rig},
 };
 
 /// A mixture's sizes and types.

@@ -6,7 +6,8 @@ struct Params {
     cols: u32,
     groups: u32,
     first: u32, // the chunk's first row
-    rows: u32, // its rows
+    rows: u32, // its rows, up to the last that is multiplied
+    begin: u32, // the first that is
     row_words: u32,
     x_offset: u32,
     x_stride: u32,
@@ -60,7 +61,7 @@ fn store(t: u32, row: u32, sum: f32) {
 #elif THEN == add
     out[at] = other[p.other_offset + t * p.other_stride + p.first + row] + p.then_scale * with_bias(row, sum);
 #elif THEN == gated
-    out[at] = THEN_FN(other[p.other_offset + t * p.other_stride + p.first + row], 0.0) * with_bias(row, sum);
+    out[at] = THEN_FN(p.then_scale * other[p.other_offset + t * p.other_stride + p.first + row], 0.0) * with_bias(row, sum);
 #else
     out[at] = with_bias(row, sum);
 #endif
@@ -68,7 +69,7 @@ fn store(t: u32, row: u32, sum: f32) {
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
-    let first_row = id.x * TILE;
+    let first_row = p.begin + id.x * TILE;
     first_t = id.y * TILE;
     let tx = thread % 16u;
     var sums: array<vec4<f32>, PER_T>;
@@ -84,7 +85,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
             if row < p.rows {
                 let gate = with_bias(row, sums[i][j]);
                 let up = with_bias(row + 1u, sums[i][j + 1u]);
-                out[p.out_offset + t * p.out_stride + (p.first + row) / 2u] = THEN_FN(gate, 0.0) * up;
+                out[p.out_offset + t * p.out_stride + (p.first + row) / 2u] = THEN_FN(p.then_scale * gate, 0.0) * up;
             }
         }
 #else

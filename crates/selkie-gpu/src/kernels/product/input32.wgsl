@@ -15,7 +15,7 @@ fn place_of(i: u32) -> u32 {
 }
 
 fn quad_of_x(i: u32) -> vec4<f32> {
-    return made[place_of(i)];
+    return made[place_of(i + SHIFT)];
 }
 
 #if QUADS

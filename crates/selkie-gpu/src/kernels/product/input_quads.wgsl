@@ -18,12 +18,21 @@ fn after_each(v: vec4<f32>) -> vec4<f32> {
 }
 #endif
 
+fn stored_quad(i: u32) -> vec4<f32> {
+#if B_JOINED
+    if 4u * i >= JOINED_AT {
+        return joined[(JOINED_OFFSET + 4u * i - JOINED_AT) / 4u];
+    }
+#endif
+    return x[p.x_offset / 4u + i];
+}
+
 fn gated_quad(i: u32) -> vec4<f32> {
-    let v = x[p.x_offset / 4u + i];
+    let v = stored_quad(i);
 #if BEFORE == of
     return before_each(v);
 #elif BEFORE == by
-    return before_each(before[p.before_offset / 4u + i]) * v;
+    return before_each(p.before_c * before[p.before_offset / 4u + i]) * v;
 #else
     return v;
 #endif
@@ -37,7 +46,7 @@ fn finish_quad(i: u32, v: vec4<f32>, factor: f32) -> vec4<f32> {
 #if AFTER == of
     y = after_each(y);
 #elif AFTER == by
-    y *= after_each(after[p.after_offset / 4u + i]);
+    y *= after_each(p.after_c * after[p.after_offset / 4u + i]);
 #endif
     return y * p.scale;
 }

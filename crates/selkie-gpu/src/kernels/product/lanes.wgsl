@@ -1,8 +1,11 @@
 // A row's products with an input of p.cols values: LANES invocations go down a row of a matrix, each taking every LANES-th part. The
 // including kernel has declared the weights with their format; ROW_COLS are the values of a row of the matrix, where those are
-// not as many.
+// not as many; SHIFT the quads of the input in front of those that a row is multiplied with, where rows differ in that.
 #if !ROW_COLS
 #define ROW_COLS p.cols
+#endif
+#if !SHIFT
+#define SHIFT 0u
 #endif
 #if MAKES_INPUT && !DOT8 && !QUADS
 #define INPUTS array<f32>
@@ -12,6 +15,9 @@
 #define INPUTS array<vec4<f32>>
 #endif
 @group(0) @binding(B_X) var<storage, read> x: INPUTS; // [cols]
+#if B_JOINED
+@group(0) @binding(B_JOINED) var<storage, read> joined: INPUTS; // [what is behind x]
+#endif
 #if B_BEFORE
 @group(0) @binding(B_BEFORE) var<storage, read> before: INPUTS; // [cols]
 #endif
@@ -32,14 +38,14 @@ fn rounded(i: u32) -> vec4<u32> {
 #elif DOT8
 #include "kernels/product/input8.wgsl"
 fn rounded(i: u32) -> vec4<u32> {
-    return made[i];
+    return made[i + SHIFT / 8u * 3u];
 }
 #elif MAKES_INPUT
 #include "kernels/product/input32.wgsl"
 #else
 #include "kernels/functions.wgsl"
 fn quad_of_x(i: u32) -> vec4<f32> {
-    return x[p.x_offset / 4u + i];
+    return x[p.x_offset / 4u + i + SHIFT];
 }
 #endif
 
@@ -66,24 +72,4 @@ fn part(base: u32, g: u32, at: u32) -> f32 {
 #include "kernels/product/part.wgsl"
 #endif
 
-// The sum of LANES neighbours.
-fn together(thread: u32, value: f32) -> f32 {
-#if SUBGROUP
-    var sum = value;
-    for (var over = LANES / 2u; over > 0u; over >>= 1u) {
-        sum += subgroupShuffleXor(sum, over);
-    }
-    return sum;
-#else
-    workgroupBarrier();
-    partial[thread] = value;
-    workgroupBarrier();
-    for (var half = LANES / 2u; half > 0u; half >>= 1u) {
-        if thread % LANES < half {
-            partial[thread] += partial[thread + half];
-        }
-        workgroupBarrier();
-    }
-    return partial[thread / LANES * LANES];
-#endif
-}
+#include "kernels/together.wgsl"

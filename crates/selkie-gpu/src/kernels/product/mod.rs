@@ -2,10 +2,12 @@
 //! both meet in workgroup memory.
 
 mod block;
+mod corrections;
 #[cfg(test)]
 mod test;
 mod token;
 
+pub(super) use corrections::corrections;
 pub(crate) use token::{Made, lanes, parts};
 
 use selkie_model::{
@@ -49,13 +51,13 @@ pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, products: &[Product], t
                 run(ctx, &together, &Epilogue::Add { residual, scale: *scale })?;
             }
         }
-        Then::Glu { activation, out: out_id } => {
+        Then::Glu { activation, scale, out: out_id } => {
             let out = ctx.view(*out_id)?;
             let function = crate::lower::Function::Activation(*activation).shader().0;
             if let Some(mut together) = in_turns(ctx, products)? {
                 together.out = out;
                 let rounded = ctx.is_rounded(*out_id);
-                run(ctx, &together, &Epilogue::Glu { function, rounded })?;
+                run(ctx, &together, &Epilogue::Glu { function, scale: *scale, rounded })?;
             } else {
                 // The gate's sums first, to a buffer of their own.
                 let bytes = 4 * (ctx.max_rows * out.stride) as u64;
@@ -70,7 +72,11 @@ pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, products: &[Product], t
                     let offset = together.out.offset;
                     together.out = View { offset: out.offset + offset, ..out };
                     let function = function.clone();
-                    run(ctx, &together, &Epilogue::Gated { function, gates, offset, stride: out.stride })?;
+                    run(
+                        ctx,
+                        &together,
+                        &Epilogue::Gated { function, scale: *scale, gates, offset, stride: out.stride },
+                    )?;
                 }
             }
         }
@@ -81,8 +87,8 @@ pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, products: &[Product], t
 /// Writes the dispatches of products that lie together.
 pub(crate) fn run(ctx: &mut Ctx<'_, '_>, input: &Input, together: &Together, then: &Epilogue) -> Result<()> {
     match ctx.target.regime {
-        Regime::Token => token::emit(ctx, input, together, then),
-        Regime::Block => block::emit(ctx, input, together, then),
+        Regime::Token => token::emit(ctx, input, together, then, None),
+        Regime::Block => block::emit(ctx, input, together, then, &(0..usize::MAX)),
     }
 }
 
@@ -100,17 +106,21 @@ pub(crate) enum Epilogue {
     Store,
     /// Nothing, and it goes to a scratch buffer.
     Scratch(Ref),
-    /// `function(even row) · odd row`.
+    /// `function(scale · even row) · odd row`.
     Glu {
         /// Its name in shaders.
         function: String,
+        /// Multiplies what it is of.
+        scale: f32,
         /// Whether results are stored rounded to 8 bits.
         rounded: bool,
     },
-    /// `function(gate) · sum`, gates from a scratch buffer.
+    /// `function(scale · gate) · sum`, gates from a scratch buffer.
     Gated {
         /// Its name in shaders.
         function: String,
+        /// Multiplies what it is of.
+        scale: f32,
         /// The gates.
         gates: Ref,
         /// The first of them.
@@ -256,16 +266,16 @@ pub(crate) fn bind_epilogue(binds: &mut Binds, together: &Together, then: &Epilo
     }
     match then {
         Epilogue::Store | Epilogue::Scratch(_) => ([0, 0], 1.0),
-        Epilogue::Glu { function, .. } => {
+        Epilogue::Glu { function, scale, .. } => {
             binds.set("THEN", "glu");
             binds.set("THEN_FN", function);
-            ([0, 0], 1.0)
+            ([0, 0], *scale)
         }
-        Epilogue::Gated { function, gates, offset, stride } => {
+        Epilogue::Gated { function, scale, gates, offset, stride } => {
             binds.set("THEN", "gated");
             binds.set("THEN_FN", function);
             binds.read("OTHER", *gates);
-            ([*offset as u32, *stride as u32], 1.0)
+            ([*offset as u32, *stride as u32], *scale)
         }
         Epilogue::Add { residual, scale } => {
             binds.set("THEN", "add");

@@ -6,7 +6,7 @@ use selkie_model::{
     spec::Activation,
 };
 
-use crate::kernels::rig::Rig;
+use crate::kernels::{checks::Dispatches, rig::Rig};
 
 const PASSES: &[&[usize]] = &[&[1], &[3], &[1], &[70]];
 const Q8: DType = DType::Q8_0;
@@ -123,6 +123,60 @@ fn gated_sums() {
     }
 }
 
+/// Gates that are scaled first, where products make them and where they are multiplied later.
+#[test]
+fn gated_sums_of_scaled_gates() {
+    use DType::Q4_0;
+    let (scale, activation) = (0.6, Activation::Silu);
+    for types in [[Q8, Q8], [Q8, Q4_0]] {
+        let mut rig = Rig::new(8);
+        let x = rig.input(64);
+        let [gate, up] = types.map(|dtype| rig.product(dtype, [52, 64], true));
+        let [scaled, out] = [(); 2].map(|()| rig.buffer(52));
+        rig.op(Op::Linear { x, product: gate });
+        rig.op(Op::Scale { x: gate.out, scale, out: scaled });
+        rig.op(Op::Linear { x, product: up });
+        rig.op(Op::Glu { gate: scaled, up: up.out, activation, out });
+        let dispatches = if types[0] == types[1] { 1 } else { 2 };
+        let all = rig.check(&[out], PASSES, 1e-5);
+        assert_eq!(all, Dispatches { token: dispatches, block: dispatches });
+    }
+    for normed in [false, true] {
+        let mut rig = Rig::new(9);
+        let [gate, x] = rig.inputs([64, 64]);
+        let [scaled, normal, gated] = [(); 3].map(|()| rig.buffer(64));
+        rig.op(Op::Scale { x: gate, scale, out: scaled });
+        let mut up = x;
+        if normed {
+            rig.op(Op::RmsNorm { x, weight: None, group: 64, eps: 1e-2, out: normal });
+            up = normal;
+        }
+        rig.op(Op::Glu { gate: scaled, up, activation, out: gated });
+        let product = rig.product(Q8, [40, 64], false);
+        rig.op(Op::Linear { x: gated, product });
+        let all = rig.check(&[product.out], PASSES, 1e-5);
+        assert_eq!(all.token, 1);
+        rig.exact = false;
+        rig.check(&[product.out], PASSES, 1e-2);
+    }
+}
+
+/// Scaled products of two parts, summed and scaled, and added to what both are of.
+#[test]
+fn sums_of_two_parts() {
+    let mut rig = Rig::new(10);
+    let x = rig.input(64);
+    let [scaled, both, out] = [(); 3].map(|()| rig.buffer(64));
+    let first = rig.product(Q8, [64, 64], true);
+    let (weight, bias) = (rig.matrix(Q8, &[64, 64]), None);
+    rig.op(Op::Linear { x, product: first });
+    rig.op(Op::Scale { x: first.out, scale: 0.6, out: scaled });
+    rig.op(Op::LinearAdd { x, weight, bias, residual: scaled, scale: 0.8, out: both });
+    rig.op(Op::Add { x, y: both, scale: 0.5, out });
+    let all = rig.check(&[out], PASSES, 1e-5);
+    assert_eq!(all, Dispatches { token: 2, block: 2 });
+}
+
 #[test]
 fn rows_of_several_types() {
     let types: &[(DType, usize)] = &[(DType::F16, 12), (Q8, 24), (DType::F16, 7)];
@@ -176,5 +230,40 @@ fn gated_sums_rounded_once() {
         rig.check(&[out], passes, 1e-5);
         rig.exact = false;
         rig.check(&[out], passes, 1e-2);
+    }
+}
+
+/// Products with corrections of low rank, of two values joined and normed, as shared blocks have them.
+#[test]
+fn corrections_of_low_rank() {
+    use DType::{F16, F32};
+    let shapes: &[(DType, usize, bool, usize)] =
+        &[(F32, 4, false, 2), (F16, 8, true, 2), (Q8, 32, false, 2), (Q8, 32, true, 2), (Q8, 96, false, 2)];
+    for &(dtype, rank, shared, dispatches) in shapes {
+        println!("{dtype} {rank} {shared}");
+        let mut rig = Rig::new(11);
+        let (a, b) = (rig.input(64), rig.input(96));
+        let [both, normed] = [(); 2].map(|()| rig.buffer(160));
+        let weight = Some(rig.vector_between(&[160], 0.5, 1.5));
+        rig.op(Op::JoinHeads { a, b, n_heads: 1, out: both });
+        rig.op(Op::RmsNorm { x: both, weight, group: 160, eps: 1e-2, out: normed });
+        let common = rig.matrix(dtype, &[rank, 160]);
+        let mut outs = vec![];
+        for rows in [70, 33, 128] {
+            let product = rig.product(dtype, [rows, 160], true);
+            let mut down = rig.product(dtype, [rank, 160], false);
+            if shared {
+                down.weight = common;
+            }
+            let (weight, out) = (rig.matrix(dtype, &[rows, rank]), rig.buffer(rows));
+            rig.op(Op::Linears { x: normed, products: vec![product, down] });
+            let (residual, scale) = (product.out, 0.5);
+            rig.op(Op::LinearAdd { x: down.out, weight, bias: None, residual, scale, out });
+            outs.push(out);
+        }
+        let all = rig.check(&outs, PASSES, 1e-5);
+        assert_eq!(all.token, dispatches);
+        rig.exact = false;
+        rig.check(&outs, PASSES, 2e-2);
     }
 }

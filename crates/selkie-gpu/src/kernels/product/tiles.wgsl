@@ -8,7 +8,8 @@ enable wgpu_cooperative_matrix;
 struct Params {
     groups: u32,
     first: u32, // the chunk's first row
-    rows: u32, // its rows
+    rows: u32, // its rows, up to the last that is multiplied
+    begin: u32, // the first that is
     row_words: u32,
     x_offset: u32,
     x_stride: u32,
@@ -82,7 +83,7 @@ fn store(t: u32, row: u32, sum: f32) {
 #elif THEN == add
     out[at] = other[p.other_offset + t * p.other_stride + p.first + row] + p.then_scale * with_bias(row, sum);
 #elif THEN == gated
-    out[at] = THEN_FN(other[p.other_offset + t * p.other_stride + p.first + row], 0.0) * with_bias(row, sum);
+    out[at] = THEN_FN(p.then_scale * other[p.other_offset + t * p.other_stride + p.first + row], 0.0) * with_bias(row, sum);
 #else
     out[at] = with_bias(row, sum);
 #endif
@@ -101,7 +102,7 @@ fn write(subgroup: u32, lane: u32, t0: u32, row0: u32) {
         let row = row0 + within + j;
         if row < p.rows {
             let to = p.out_offset + t * p.out_stride + (p.first + row) / 2u;
-            out[to] = THEN_FN(with_bias(row, stage[at + j]), 0.0) * with_bias(row + 1u, stage[at + j + 1u]);
+            out[to] = THEN_FN(p.then_scale * with_bias(row, stage[at + j]), 0.0) * with_bias(row + 1u, stage[at + j + 1u]);
         }
     }
 #else
@@ -121,7 +122,7 @@ alias Right = coop_mat16x16<f16, B>;
 fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
     // Row tiles of x are neighbours: they share the matrix's rows in the cache.
     let first_t = id.x * 128u;
-    let first_row = id.y * 128u;
+    let first_row = p.begin + id.y * 128u;
     let subgroup = thread / 32u;
     let lane = thread % 32u;
     let own_t = subgroup / 4u * 64u;

@@ -75,18 +75,36 @@ impl Made {
     }
 }
 
-pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, together: &Together, then: &Epilogue) -> Result<()> {
+/// Inputs of products' own, all in a run of values.
+pub(super) struct Own {
+    /// Values from the first to the last.
+    pub cols: usize,
+    /// The first row of each product.
+    pub starts: [usize; 4],
+    /// Values in front of its input.
+    pub offsets: [usize; 4],
+}
+
+/// The dispatches. The input is that of every row of the matrix, or has the `own` inputs of its products in it.
+pub(super) fn emit(
+    ctx: &mut Ctx<'_, '_>,
+    input: &Input,
+    together: &Together,
+    then: &Epilogue,
+    own: Option<&Own>,
+) -> Result<()> {
     let matrix = ctx.needed.get(together.matrix).clone();
-    let groups = matrix.cols.div_ceil(32);
+    let cols = own.map_or(matrix.cols, |own| own.cols);
+    let groups = cols.div_ceil(32);
     let made = if ctx.is_rounded(input.x) && input.is_plain() {
         Made::Rounded
     } else {
-        Made::of(ctx, matrix.format, input, matrix.cols, 0)
+        Made::of(ctx, matrix.format, input, cols, 0)
     };
     let apart = made == Made::Before && !input.is_plain();
     if apart {
-        let of = ctx.scratch(1, 4 * matrix.cols.next_multiple_of(32) as u64);
-        let target = Target { of, offset: 0, stride: matrix.cols };
+        let of = ctx.scratch(1, 4 * cols.next_multiple_of(32) as u64);
+        let target = Target { of, offset: 0, stride: cols };
         rows::emit_to(ctx, input, None, target, together.out.rows)?;
     }
     let lanes = lanes(parts(matrix.format, matrix.cols), ctx.target.flavours.subgroup);
@@ -102,7 +120,7 @@ pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, together: &Together, th
         };
         binds.matrix(&matrix, together.matrix, chunk);
         binds.set("LANES", format!("{lanes}u"));
-        made.define(&mut binds, matrix.cols);
+        made.define(&mut binds, cols);
         let round = matches!(then, Epilogue::Glu { rounded: true, .. });
         if round {
             binds.set("ROUND", 1);
@@ -110,7 +128,7 @@ pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, together: &Together, th
         let unit = if round { per_pass.max(64) } else { per_pass };
         let per_group = rows.len().div_ceil(WORKGROUPS).next_multiple_of(unit);
         let words = [
-            matrix.cols,
+            cols,
             groups,
             rows.start,
             rows.len(),
@@ -127,7 +145,14 @@ pub(super) fn emit(ctx: &mut Ctx<'_, '_>, input: &Input, together: &Together, th
             }
             None => [0, 0, 0, 1.0f32.to_bits(), 0, 0],
         };
-        let params = [&words[..], &of_input[..], &[other[0], factor.to_bits()]].concat();
+        let mut params = [&words[..], &of_input[..], &[other[0], factor.to_bits()]].concat();
+        if let Some(own) = own {
+            binds.set("OWN_INPUTS", 1);
+            params.push(matrix.cols as u32);
+            params.resize(params.len().next_multiple_of(4), 0);
+            params.extend(own.starts.map(|start| start as u32));
+            params.extend(own.offsets.map(|offset| offset as u32 / 4));
+        }
         let count = Count::new(rows.len().div_ceil(per_group), together.out.count(), 1);
         let made = row("product with a row", "kernels/product/token.wgsl", binds.defines);
         ctx.push(Row { params, bindings: binds.list, grid: Grid::Line(count), ..made });

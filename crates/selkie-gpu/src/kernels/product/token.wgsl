@@ -20,6 +20,12 @@ struct Params {
     after_c: f32,
     other_offset: u32,
     then_scale: f32,
+#if OWN_INPUTS
+    row_cols: u32,
+    // Of products with inputs of their own: the row that each starts with, and the quads in front of its input.
+    starts: vec4<u32>,
+    shifts: vec4<u32>,
+#endif
 }
 @group(0) @binding(0) var<uniform> p: Params;
 #if ROUND
@@ -39,6 +45,11 @@ struct Params {
 @group(0) @binding(B_GRIDS) var<storage, read> grids: array<u32>;
 #endif
 #include "quant/FORMAT.wgsl"
+#if OWN_INPUTS
+var<private> shift: u32;
+#define SHIFT shift
+#define ROW_COLS p.row_cols
+#endif
 #include "kernels/product/lanes.wgsl"
 #if ROUND
 #include "kernels/product/round.wgsl"
@@ -84,7 +95,7 @@ fn store(row: u32, sum: f32) {
 #elif THEN == add
     out[p.out_offset + at] = other[p.other_offset + at] + p.then_scale * with_bias(row, sum);
 #elif THEN == gated
-    out[p.out_offset + at] = THEN_FN(other[p.other_offset + at], 0.0) * with_bias(row, sum);
+    out[p.out_offset + at] = THEN_FN(p.then_scale * other[p.other_offset + at], 0.0) * with_bias(row, sum);
 #else
     out[p.out_offset + at] = with_bias(row, sum);
 #endif
@@ -110,6 +121,12 @@ fn main(
         // Rows come in fours on the device.
         let there = row < p.rows;
         let base = select(0u, row, there) * p.row_words;
+#if OWN_INPUTS
+        shift = p.shifts.x;
+        for (var i = 1u; i < 4u; i++) {
+            shift = select(shift, p.shifts[i], p.first + row >= p.starts[i]);
+        }
+#endif
         var even = 0.0;
         var odd = 0.0;
         var i = lane;
@@ -131,7 +148,7 @@ fn main(
         odd = together(thread, odd);
 #if ROUND
         if lane == 0u {
-            let value = THEN_FN(with_bias(row, even), 0.0) * with_bias(row + 1u, odd);
+            let value = THEN_FN(p.then_scale * with_bias(row, even), 0.0) * with_bias(row + 1u, odd);
             results[(r % FLUSH) / 2u + thread / LANES] = select(0.0, value, there);
         }
         if (r + at_once) % FLUSH == 0u {
@@ -140,7 +157,7 @@ fn main(
 #else
         if lane == 0u && there {
 #if THEN == glu
-            out[p.out_offset + (p.first + row) / 2u] = THEN_FN(with_bias(row, even), 0.0) * with_bias(row + 1u, odd);
+            out[p.out_offset + (p.first + row) / 2u] = THEN_FN(p.then_scale * with_bias(row, even), 0.0) * with_bias(row + 1u, odd);
 #else
             store(row, even);
             store(row + 1u, odd);

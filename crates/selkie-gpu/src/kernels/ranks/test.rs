@@ -3,7 +3,7 @@ use selkie_model::{
     spec::Activation,
 };
 
-use crate::kernels::rig::{Dispatches, Rig};
+use crate::kernels::{checks::Dispatches, rig::Rig};
 
 const PASSES: &[&[usize]] = &[&[1], &[65, 2]];
 

@@ -47,7 +47,7 @@ pub(super) fn emit_to(
         Rows::Outputs => ("outputs", Of::Outputs),
     };
     binds.set("ROWS", word);
-    let width = c.x.width;
+    let width = c.width;
     let each = if input.norm.is_some() { width / c.group } else { width.div_ceil(128) };
     let params = vec![
         width as u32,

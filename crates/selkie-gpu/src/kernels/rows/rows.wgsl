@@ -23,6 +23,9 @@ struct Params {
 @group(0) @binding(0) var<uniform> p: Params;
 @group(0) @binding(B_OUT) var<storage, read_write> out: array<f32>; // [rows, width]
 @group(0) @binding(B_X) var<storage, read> x: array<f32>; // [rows, width]
+#if B_JOINED
+@group(0) @binding(B_JOINED) var<storage, read> joined: array<f32>; // [rows, what is behind x]
+#endif
 #if B_BEFORE
 @group(0) @binding(B_BEFORE) var<storage, read> before: array<f32>; // [rows, width] or [rows, 1]
 #endif

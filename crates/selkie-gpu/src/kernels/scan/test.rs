@@ -6,7 +6,7 @@ use selkie_model::{
     spec::InputRule,
 };
 
-use crate::kernels::rig::{Dispatches, Rig};
+use crate::kernels::{checks::Dispatches, rig::Rig};
 
 #[derive(Clone, Copy)]
 enum Norms {

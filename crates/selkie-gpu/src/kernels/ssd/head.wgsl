@@ -20,6 +20,7 @@ struct Params {
     dt_min: f32,
     dt_max: f32,
     scale_input: u32,
+    dt_scale: f32,
 }
 @group(0) @binding(0) var<uniform> p: Params;
 @group(0) @binding(B_DT) var<storage, read> dt: array<f32>; // [rows, n_heads], before the softplus
@@ -47,7 +48,7 @@ fn grown_by(x: f32) -> f32 {
 }
 
 fn step_of(row: u32, head: u32) -> Factors {
-    let raw = dt[p.dt_offset + (step.first + row) * p.dt_stride + head];
+    let raw = p.dt_scale * dt[p.dt_offset + (step.first + row) * p.dt_stride + head];
 #if COMPLEX
     let size = softplus(raw + heads[3u * p.n_heads + head]);
     let m = vec2<f32>(heads[2u * head], heads[2u * head + 1u]);

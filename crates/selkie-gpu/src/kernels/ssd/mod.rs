@@ -29,6 +29,8 @@ pub(super) struct Recurrence {
     pub xbc: BufferId,
     /// Before the softplus.
     pub dt: BufferId,
+    /// Multiplies them.
+    pub dt_scale: f32,
     /// Of heads: a, or a_log in pairs; then d; then dt_bias.
     pub heads: VectorId,
     /// Heads.
@@ -51,13 +53,14 @@ pub(super) struct Recurrence {
     pub out: BufferId,
 }
 
-pub(super) fn emit(ctx: &mut Ctx<'_, '_>, op: &SsdOp) -> Result<()> {
+pub(super) fn emit(ctx: &mut Ctx<'_, '_>, op: &SsdOp, dt_scale: f32) -> Result<()> {
     let shape = op.shape;
     let heads = [op.a, op.d, op.dt_bias].map(|id| (Some(id), shape.n_heads));
     let recurrence = Recurrence {
         name: "ssd",
         xbc: op.xbc,
         dt: op.dt,
+        dt_scale,
         heads: ctx.vector_of(&heads, false),
         n_heads: shape.n_heads,
         head_dim: shape.head_dim,
@@ -109,7 +112,7 @@ impl Recurrence {
         let mut params = sizes.map(|size| size as u32).to_vec();
         // No infinities in shaders.
         params.extend(self.limits.map(|limit| limit.clamp(f32::MIN, f32::MAX).to_bits()));
-        params.push(self.scale_input.into());
+        params.extend([self.scale_input.into(), self.dt_scale.to_bits()]);
         Ok((binds, params, out))
     }
 
@@ -139,15 +142,6 @@ impl Recurrence {
         let quads = self.width.div_ceil(4);
         let channels = self.n_heads * self.head_dim;
         let added_bytes = 16 * (chunks * channels * quads) as u64;
-        if added_bytes > ctx.target.limits.binding {
-            return Err(Error::Limit {
-                what: format!("states between {chunks} chunks of rows"),
-                wanted: added_bytes,
-                limit: ctx.target.limits.binding,
-                device: "this device".into(),
-                hint: "blocks of fewer rows need less".into(),
-            });
-        }
         let added = ctx.scratch(0, added_bytes);
         let totals = ctx.scratch(1, 8 * (chunks * self.n_heads) as u64);
         let of_chunks = Count::new(1, Of::Own, CHUNK);
