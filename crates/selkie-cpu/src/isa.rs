@@ -18,10 +18,14 @@ enum Set {
     Avx512,
     #[cfg(target_arch = "aarch64")]
     Neon,
+    /// SIMD128, with relaxed SIMD where the crate is built for it.
+    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+    Wasm,
 }
 
 impl Isa {
     /// The sets which this processor has, best first; `scalar` is always there and last.
+    #[allow(clippy::vec_init_then_push, reason = "on some targets nothing is asked in between")]
     pub fn available() -> &'static [Isa] {
         static SETS: OnceLock<Vec<Isa>> = OnceLock::new();
         SETS.get_or_init(|| {
@@ -48,6 +52,9 @@ impl Isa {
             if std::arch::is_aarch64_feature_detected!("neon") && std::arch::is_aarch64_feature_detected!("dotprod") {
                 sets.push(Isa(Set::Neon));
             }
+            // A module that uses what its browser lacks is not compiled in the first place.
+            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            sets.push(Isa(Set::Wasm));
             sets.push(Isa(Set::Scalar));
             sets
         })
@@ -67,7 +74,7 @@ impl Isa {
         Isa::available().iter().copied().find(|isa| isa.name().eq_ignore_ascii_case(name))
     }
 
-    /// `scalar`, `avx2`, `avx512` (with VNNI) or `neon` (with dotprod).
+    /// `scalar`, `avx2`, `avx512` (with VNNI), `neon` (with dotprod), `simd128` or `relaxed` (SIMD128 with relaxed SIMD).
     pub fn name(self) -> &'static str {
         match self.0 {
             Set::Scalar => "scalar",
@@ -77,6 +84,10 @@ impl Isa {
             Set::Avx512 => "avx512",
             #[cfg(target_arch = "aarch64")]
             Set::Neon => "neon",
+            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            Set::Wasm if cfg!(target_feature = "relaxed-simd") => "relaxed",
+            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            Set::Wasm => "simd128",
         }
     }
 
@@ -94,6 +105,8 @@ impl Isa {
             // SAFETY: as above.
             #[cfg(target_arch = "aarch64")]
             Set::Neon => unsafe { crate::simd::neon::run(kernel) },
+            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            Set::Wasm => crate::simd::wasm::run(kernel),
         }
     }
 }
