@@ -3,7 +3,7 @@
 
 use std::{fmt, sync::OnceLock};
 
-use crate::simd::{Kernel, scalar::Scalar};
+use crate::simd::Kernel;
 
 /// An instruction set which this processor has. Only sets that are there can be named, so holding one is proof.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -11,6 +11,8 @@ pub struct Isa(Set);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 enum Set {
+    /// Not where a module is compiled for vectors: nothing would choose it, and it would double the module.
+    #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
     Scalar,
     #[cfg(target_arch = "x86_64")]
     Avx2,
@@ -24,7 +26,8 @@ enum Set {
 }
 
 impl Isa {
-    /// The sets which this processor has, best first; `scalar` is always there and last.
+    /// The sets which this processor has, best first; `scalar` is last, and there wherever the vectors are
+    /// asked for at run time.
     #[allow(clippy::vec_init_then_push, reason = "on some targets nothing is asked in between")]
     pub fn available() -> &'static [Isa] {
         static SETS: OnceLock<Vec<Isa>> = OnceLock::new();
@@ -55,6 +58,7 @@ impl Isa {
             // A module that uses what its browser lacks is not compiled in the first place.
             #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
             sets.push(Isa(Set::Wasm));
+            #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
             sets.push(Isa(Set::Scalar));
             sets
         })
@@ -77,6 +81,7 @@ impl Isa {
     /// `scalar`, `avx2`, `avx512` (with VNNI), `neon` (with dotprod), `simd128` or `relaxed` (SIMD128 with relaxed SIMD).
     pub fn name(self) -> &'static str {
         match self.0 {
+            #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
             Set::Scalar => "scalar",
             #[cfg(target_arch = "x86_64")]
             Set::Avx2 => "avx2",
@@ -95,7 +100,8 @@ impl Isa {
     #[inline]
     pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
         match self.0 {
-            Set::Scalar => kernel.run(Scalar),
+            #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
+            Set::Scalar => kernel.run(crate::simd::scalar::Scalar),
             // SAFETY: `available` makes an `Isa` only after the processor answered that it has these features.
             #[cfg(target_arch = "x86_64")]
             Set::Avx2 => unsafe { crate::simd::avx2::run(kernel) },

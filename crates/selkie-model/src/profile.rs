@@ -1,6 +1,8 @@
 //! Where a forward pass spends its time, by kind of op.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use web_time::Instant;
 
 /// All runs of one kind of op since a profile began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

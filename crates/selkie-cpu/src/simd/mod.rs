@@ -13,6 +13,7 @@ pub(crate) mod avx2;
 pub(crate) mod avx512;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod neon;
+#[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
 pub(crate) mod scalar;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 pub(crate) mod wasm;
@@ -29,6 +30,7 @@ pub(crate) trait Kernel {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wide {
     /// As they are: the product accumulates in 32 bits.
+    #[cfg_attr(target_arch = "wasm32", allow(dead_code, reason = "none of its sets does so"))]
     Direct,
     /// As signed bytes, with the top bit flipped.
     Signed,
@@ -48,6 +50,9 @@ pub(crate) trait Simd: Copy + Send + Sync {
     const WIDE: Wide;
     /// Rows of activations which a tile of an integer product takes at once.
     const TILE: usize;
+    /// Rows of weights which dot products of integers take at once, those of floats twice as many: 4, or 2 where the
+    /// compiler does not unroll as much.
+    const DOTS: usize = 4;
     /// Rows of activations which a tile of an f32 product takes at once.
     const FLOAT_TILE: usize;
     type F: Copy;

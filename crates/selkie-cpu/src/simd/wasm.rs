@@ -14,8 +14,9 @@ use super::{Kernel, Simd, Wide};
 #[derive(Clone, Copy)]
 pub(crate) struct Wasm(());
 
-/// Runs `kernel`, which is compiled with the features of the whole module.
-#[inline(always)]
+/// Runs `kernel`, which is compiled with the features of the whole module. Each in a function of its own: in one with
+/// several, engines run out of registers and of the will to optimise.
+#[inline(never)]
 pub(crate) fn run<K: Kernel>(kernel: K) -> K::Output {
     kernel.run(Wasm(()))
 }
@@ -117,6 +118,7 @@ impl Simd for Wasm {
     const LANES: usize = 4;
     const WIDE: Wide = Wide::Signed;
     const TILE: usize = 4;
+    const DOTS: usize = 2;
     const FLOAT_TILE: usize = 4;
     type F = v128;
     type B = [v128; 2];
