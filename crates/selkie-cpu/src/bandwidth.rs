@@ -1,11 +1,13 @@
 //! How fast memory is read: what decoding can at most come to.
 
-use std::{hint::black_box, time::Instant};
+use std::hint::black_box;
+
+use web_time::Instant;
 
 use crate::Pool;
 
-/// Bytes read at a time: more than caches hold.
-const BYTES: usize = 256 << 20;
+/// Bytes read at a time: more than caches hold. Less in a browser's tab, whose memory never shrinks.
+const BYTES: usize = if cfg!(target_family = "wasm") { 64 << 20 } else { 256 << 20 };
 
 /// Bytes a second that `threads` threads read, the best of a few rounds over a buffer larger than the caches.
 pub fn read_bandwidth(threads: usize) -> f64 {

@@ -3,7 +3,7 @@
 
 use std::{fmt, sync::OnceLock};
 
-use crate::simd::{Kernel, scalar::Scalar};
+use crate::simd::Kernel;
 
 /// An instruction set which this processor has. Only sets that are there can be named, so holding one is proof.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -11,6 +11,8 @@ pub struct Isa(Set);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 enum Set {
+    /// Not where a module is compiled for vectors: nothing would choose it, and it would double the module.
+    #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
     Scalar,
     #[cfg(target_arch = "x86_64")]
     Avx2,
@@ -18,10 +20,15 @@ enum Set {
     Avx512,
     #[cfg(target_arch = "aarch64")]
     Neon,
+    /// SIMD128, with relaxed SIMD where the crate is built for it.
+    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+    Wasm,
 }
 
 impl Isa {
-    /// The sets which this processor has, best first; `scalar` is always there and last.
+    /// The sets which this processor has, best first; `scalar` is last, and there wherever the vectors are
+    /// asked for at run time.
+    #[allow(clippy::vec_init_then_push, reason = "on some targets nothing is asked in between")]
     pub fn available() -> &'static [Isa] {
         static SETS: OnceLock<Vec<Isa>> = OnceLock::new();
         SETS.get_or_init(|| {
@@ -48,6 +55,10 @@ impl Isa {
             if std::arch::is_aarch64_feature_detected!("neon") && std::arch::is_aarch64_feature_detected!("dotprod") {
                 sets.push(Isa(Set::Neon));
             }
+            // A module that uses what its browser lacks is not compiled in the first place.
+            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            sets.push(Isa(Set::Wasm));
+            #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
             sets.push(Isa(Set::Scalar));
             sets
         })
@@ -67,9 +78,10 @@ impl Isa {
         Isa::available().iter().copied().find(|isa| isa.name().eq_ignore_ascii_case(name))
     }
 
-    /// `scalar`, `avx2`, `avx512` (with VNNI) or `neon` (with dotprod).
+    /// `scalar`, `avx2`, `avx512` (with VNNI), `neon` (with dotprod), `simd128` or `relaxed` (SIMD128 with relaxed SIMD).
     pub fn name(self) -> &'static str {
         match self.0 {
+            #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
             Set::Scalar => "scalar",
             #[cfg(target_arch = "x86_64")]
             Set::Avx2 => "avx2",
@@ -77,6 +89,10 @@ impl Isa {
             Set::Avx512 => "avx512",
             #[cfg(target_arch = "aarch64")]
             Set::Neon => "neon",
+            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            Set::Wasm if cfg!(target_feature = "relaxed-simd") => "relaxed",
+            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            Set::Wasm => "simd128",
         }
     }
 
@@ -84,7 +100,8 @@ impl Isa {
     #[inline]
     pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
         match self.0 {
-            Set::Scalar => kernel.run(Scalar),
+            #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
+            Set::Scalar => kernel.run(crate::simd::scalar::Scalar),
             // SAFETY: `available` makes an `Isa` only after the processor answered that it has these features.
             #[cfg(target_arch = "x86_64")]
             Set::Avx2 => unsafe { crate::simd::avx2::run(kernel) },
@@ -94,6 +111,8 @@ impl Isa {
             // SAFETY: as above.
             #[cfg(target_arch = "aarch64")]
             Set::Neon => unsafe { crate::simd::neon::run(kernel) },
+            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            Set::Wasm => crate::simd::wasm::run(kernel),
         }
     }
 }

@@ -156,20 +156,23 @@ impl Dots<'_> {
         let Float { part, weights, x, columns, sink, column } = self.0;
         let mut row = weights.start;
         while row < weights.end {
-            let eight = row + 8 <= weights.end;
+            let many = 2 * S::DOTS;
+            let whole = row + many <= weights.end;
             for (token, x) in x.chunks_exact(columns).enumerate() {
                 // SAFETY: the rows are the part's and as long as those of the activations; the sink has these columns.
                 unsafe {
                     let w = part.bytes.as_ptr().add(row * part.row_bytes);
                     let column = column + row - weights.start;
-                    if eight {
+                    if whole && S::DOTS == 4 {
                         sink.put(token, column, &dots::<S, L, 8>(s, w, part.row_bytes, x));
+                    } else if whole {
+                        sink.put(token, column, &dots::<S, L, 4>(s, w, part.row_bytes, x));
                     } else {
                         sink.put(token, column, &dots::<S, L, 1>(s, w, part.row_bytes, x));
                     }
                 }
             }
-            row += if eight { 8 } else { 1 };
+            row += if whole { many } else { 1 };
         }
     }
 

@@ -1,5 +1,6 @@
 //! Integer products with many rows of activations. A panel of weights is unpacked once, into rows interleaved by four
-//! bytes that stay in the first-level cache, and multiplied with all rows of activations.
+//! bytes (four columns, or two where the set multiplies words) that stay in the first-level cache, and multiplied with
+//! all rows of activations.
 #![allow(unsafe_code, clippy::needless_range_loop)]
 
 use std::{marker::PhantomData, ops::Range};
@@ -33,7 +34,20 @@ fn splits<S: Simd>(bits: u32) -> bool {
     bits == 8 && S::WIDE == Wide::Split
 }
 
-/// The unpacked weights: `q` is `[columns / 4, two vectors]`, `scales` is `[steps, (scale, offset), rows]` with a step for
+/// Whether the set wants activations as words too.
+pub(crate) fn wants_words(isa: Isa) -> bool {
+    struct Words;
+    impl Kernel for Words {
+        type Output = bool;
+        #[inline(always)]
+        fn run<S: Simd>(self, _s: S) -> bool {
+            S::words(8)
+        }
+    }
+    isa.run(Words)
+}
+
+/// The unpacked weights: `q` is `[columns / 4, two vectors]` (`columns / 2` for words), `scales` is `[steps, (scale, offset), rows]` with a step for
 /// every 32 columns, or sixteen.
 #[derive(Clone, Copy)]
 struct Panel {
@@ -97,8 +111,9 @@ impl<F: Format> Kernel for Pack<'_, F> {
     fn run<S: Simd>(self, s: S) {
         let (part, rows, columns, panel) = self.0;
         let panel_rows = panel_rows::<S>(F::BITS);
-        // Bytes of four columns of the panel: always two vectors.
+        // Bytes of four columns (two of words) of the panel: always two vectors.
         let stride = 2 * 4 * S::LANES;
+        let columns_at_once = if S::words(F::BITS) { 2 } else { 4 };
         let steps = if F::HALVES { 2 * F::GROUPS } else { F::GROUPS };
         let bytes = F::BYTES;
         let first = columns.start / (GROUP * F::GROUPS);
@@ -124,7 +139,7 @@ impl<F: Format> Kernel for Pack<'_, F> {
                     }
                 }
                 for g in 0..F::GROUPS {
-                    let dst = panel.q.add((b * F::GROUPS + g) * (GROUP / 4) * stride);
+                    let dst = panel.q.add((b * F::GROUPS + g) * (GROUP / columns_at_once) * stride);
                     for eight in (0..panel_rows).step_by(8) {
                         let mut q = [s.splat_b(0); 8];
                         for (r, q) in q.iter_mut().enumerate() {
@@ -143,6 +158,13 @@ impl<F: Format> Kernel for Pack<'_, F> {
                             for q in &mut q {
                                 *q = s.xor(*q, s.splat_b(0x80));
                             }
+                        }
+                        if S::words(F::BITS) {
+                            let mut second = q;
+                            for r in 0..8 {
+                                [q[r], second[r]] = s.to_words(q[r]);
+                            }
+                            s.interleave(second, dst.add(GROUP / 4 * stride), stride);
                         }
                         s.interleave(q, dst, stride);
                     }
@@ -200,15 +222,19 @@ impl<const BITS: u32, const HALVES: bool> Class<'_, BITS, HALVES> {
         // Groups of four columns in a step, and how many of them a narrow sum takes.
         let fours = if HALVES { GROUP / 8 } else { GROUP / 4 };
         let macs = S::macs(if split { 4 } else { BITS }).min(fours);
+        let words = S::words(BITS);
         // Hidden from the compiler, which would unroll the loop over them, order it by rows of activations, and spill
         // the weights that all rows share.
-        let hidden = std::hint::black_box(macs);
+        let hidden = std::hint::black_box(if words { 2 * fours } else { macs });
         let scales_a_row = activations.columns() / GROUP;
         let mut acc = [[s.splat(0.0); 2]; T];
         // SAFETY: the rows and columns are the activations' (the driver checked), and the panel holds these columns.
         unsafe {
             let q: [*const i8; T] = std::array::from_fn(|t| {
                 activations.q.as_ptr().add((token + t) * activations.columns() + columns.start)
+            });
+            let a_words: [*const i16; T] = std::array::from_fn(|t| {
+                activations.words.as_ptr().wrapping_add((token + t) * activations.columns() + columns.start)
             });
             let a_scales: [*const f32; T] = std::array::from_fn(|t| {
                 activations.scales.as_ptr().add((token + t) * scales_a_row + columns.start / GROUP)
@@ -220,7 +246,19 @@ impl<const BITS: u32, const HALVES: bool> Class<'_, BITS, HALVES> {
             });
             for step in 0..columns.len() / (4 * fours) {
                 let mut sums = [[s.i_zero(); 2]; T];
-                for part in 0..fours / macs {
+                if words {
+                    for i in 0..hidden {
+                        let two = step * 2 * fours + i;
+                        let w = panel.q.add(two * stride);
+                        let w = [s.load_p(w), s.load_p(w.add(4 * S::LANES))];
+                        for t in 0..T {
+                            let a = s.broadcast_p(a_words[t].add(2 * two).cast());
+                            sums[t][0] = s.mac_words(sums[t][0], w[0], a);
+                            sums[t][1] = s.mac_words(sums[t][1], w[1], a);
+                        }
+                    }
+                }
+                for part in 0..if words { 0 } else { fours / macs } {
                     let mut narrow = [[s.n_zero(); 2]; T];
                     for i in 0..hidden {
                         let four = step * fours + part * macs + i;

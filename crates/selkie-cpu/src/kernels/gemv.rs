@@ -34,7 +34,7 @@ impl<F: Format> Kernel for Gemv<'_, F> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         match self.activations.rows() {
-            1 => self.walk::<S, 4, 1>(s, 0),
+            1 => self.one(s, 0),
             2 => self.walk::<S, 2, 2>(s, 0),
             rows => {
                 // Pairs, since four rows do not fit the registers, and one more if the count is odd.
@@ -42,7 +42,7 @@ impl<F: Format> Kernel for Gemv<'_, F> {
                     self.walk::<S, 2, 2>(s, first);
                 }
                 if rows % 2 == 1 {
-                    self.walk::<S, 4, 1>(s, rows - 1);
+                    self.one(s, rows - 1);
                 }
             }
         }
@@ -50,6 +50,12 @@ impl<F: Format> Kernel for Gemv<'_, F> {
 }
 
 impl<F: Format> Gemv<'_, F> {
+    /// All weights with row `token` of activations.
+    #[inline(always)]
+    fn one<S: Simd>(&self, s: S, token: usize) {
+        if S::DOTS == 4 { self.walk::<S, 4, 1>(s, token) } else { self.walk::<S, 2, 1>(s, token) }
+    }
+
     /// All weights with `T` rows of activations from `token` on, `R` at a time.
     #[inline(always)]
     fn walk<S: Simd, const R: usize, const T: usize>(&self, s: S, token: usize) {

@@ -1,7 +1,7 @@
 //! Activations: f32 rows, and their twin in eight bits for products with quantised weights.
 #![allow(unsafe_code)]
 
-use super::{Shared, formats::GROUP};
+use super::{Shared, formats::GROUP, gemm, gemv};
 use crate::{
     Pool,
     error::{Error, Result, expect},
@@ -16,6 +16,8 @@ pub struct Q8 {
     columns: usize,
     /// `[rows, columns]`
     pub(crate) q: Vec<i8>,
+    /// The same as words, `[rows, columns]`, where the set multiplies those; else empty.
+    pub(crate) words: Vec<i16>,
     /// `[rows, columns / 32]`
     pub(crate) scales: Vec<f32>,
     /// Sums of what the int8 stand for, `[rows, columns / 32]`
@@ -70,6 +72,10 @@ impl Q8 {
                 });
             }
         });
+        if rows > gemv::MOST_ROWS && gemm::wants_words(isa) {
+            self.words.clear();
+            self.words.extend(self.q.iter().map(|&q| q as i16));
+        }
         Ok(())
     }
 

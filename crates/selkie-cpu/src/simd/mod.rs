@@ -13,7 +13,10 @@ pub(crate) mod avx2;
 pub(crate) mod avx512;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod neon;
+#[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
 pub(crate) mod scalar;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+pub(crate) mod wasm;
 
 /// Work that is compiled for every instruction set.
 pub(crate) trait Kernel {
@@ -27,6 +30,7 @@ pub(crate) trait Kernel {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wide {
     /// As they are: the product accumulates in 32 bits.
+    #[cfg_attr(target_arch = "wasm32", allow(dead_code, reason = "none of its sets does so"))]
     Direct,
     /// As signed bytes, with the top bit flipped.
     Signed,
@@ -46,6 +50,9 @@ pub(crate) trait Simd: Copy + Send + Sync {
     const WIDE: Wide;
     /// Rows of activations which a tile of an integer product takes at once.
     const TILE: usize;
+    /// Rows of weights which dot products of integers take at once, those of floats twice as many: 4, or 2 where the
+    /// compiler does not unroll as much.
+    const DOTS: usize = 4;
     /// Rows of activations which a tile of an f32 product takes at once.
     const FLOAT_TILE: usize;
     type F: Copy;
@@ -57,6 +64,13 @@ pub(crate) trait Simd: Copy + Send + Sync {
 
     /// How many products of `bits`-bit weights with int8 a narrow sum may take before it is widened.
     fn macs(bits: u32) -> usize;
+
+    /// Whether panels hold weights of `bits` bits as sixteen-bit words, two columns to every four bytes, rather than as
+    /// bytes. For sets without products of bytes.
+    #[inline(always)]
+    fn words(_bits: u32) -> bool {
+        false
+    }
 
     /// Asks for the cache line at `p`, which need not be valid.
     fn prefetch(self, p: *const u8);
@@ -134,4 +148,15 @@ pub(crate) trait Simd: Copy + Send + Sync {
     fn widen16(self, n: Self::N) -> Self::I;
     fn i_add(self, a: Self::I, b: Self::I) -> Self::I;
     fn to_f32(self, a: Self::I) -> Self::F;
+
+    /// 32 signed bytes as sixteen-bit words, sixteen and sixteen.
+    #[inline(always)]
+    fn to_words(self, _b: Self::B) -> [Self::B; 2] {
+        unreachable!("a set whose panels hold bytes")
+    }
+    /// `i + w * a` for words, products summed within a lane.
+    #[inline(always)]
+    fn mac_words(self, _i: Self::I, _w: Self::P, _a: Self::P) -> Self::I {
+        unreachable!("a set whose panels hold bytes")
+    }
 }
