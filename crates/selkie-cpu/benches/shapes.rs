@@ -19,7 +19,8 @@ fn main() {
         for (outputs, inputs) in [(1536, 576), (576, 1536), (49152, 576), (2048, 2048)] {
             let Some(row_bytes) = dtype.row_bytes(inputs) else { continue };
             // Any bytes below 0x3c are small finite numbers in every encoding.
-            let bytes: Bytes = (0..outputs * row_bytes).map(|i| (i as u64 * 0x9e37_79b9 >> 13) as u8 % 0x3c).collect();
+            let bytes: Bytes =
+                (0..outputs * row_bytes).map(|i| ((i as u64 * 0x9e37_79b9) >> 13) as u8 % 0x3c).collect();
             let weight = Matrix::new(inputs, [(dtype, bytes)]).unwrap();
             let [one, many] = [1, 128].map(|rows| seconds(&pool, &weight, rows));
             let operations = (2 * 128 * outputs * inputs) as f64;
