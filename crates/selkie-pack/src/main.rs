@@ -38,11 +38,8 @@ fn build(root: &Path, flavour: &str, profile: &str) -> Result<()> {
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root).args(["build", "--quiet", "-p", "selkie-web", "--target", TARGET, "--profile", profile]);
-    if flavour == "relaxed" {
-        cargo.args(["--features", "relaxed-simd"]);
-    }
-    // Both modules share what does not depend on relaxed SIMD: flags would build all of it twice.
-    cargo.env("RUSTFLAGS", "-C target-feature=+simd128");
+    let features = if flavour == "relaxed" { "+simd128,+relaxed-simd" } else { "+simd128" };
+    cargo.env("RUSTFLAGS", format!("-C target-feature={features}"));
     if !cargo.status().context("cargo")?.success() {
         bail!("selkie-web cannot be built (the target {TARGET} is installed by `rustup target add {TARGET}`)");
     }
