@@ -1,4 +1,4 @@
-//! Queries of an 8B llama; tokens are turned by their attention.
+//! Queries of an 8B llama; tokens are turned by their attention. Made of what is wanted in the end, it is of no layer.
 
 use selkie_model::{
     plan::Op,
@@ -15,5 +15,5 @@ pub(crate) fn cases() -> Vec<Case> {
     let (rope, out) = (rig.rope(spec), rig.buffer(n_heads * head_dim));
     rig.op(Op::Rope { x, rope, head_dim, out });
     let bytes = 8 * BLOCK * n_heads * head_dim;
-    vec![Case { rows: BLOCK, ..Case::new(format!("{BLOCK} rows"), rig, out, bytes) }]
+    vec![Case { rows: BLOCK, kernels: &["rope"], ..Case::new(format!("{BLOCK} rows"), rig, out, bytes) }]
 }
