@@ -34,3 +34,22 @@ if ! ls /usr/share/vulkan/icd.d/*.json /etc/vulkan/icd.d/*.json >/dev/null 2>&1 
   fi
 fi
 cargo test --workspace --no-fail-fast "$@"
+# Words name single tests of the workspace.
+[ $# -eq 0 ] || exit 0
+
+# The browser's package: its wasm modules, then its tests in Chromium with software that plays a GPU.
+if ! command -v node >/dev/null || ! command -v npm >/dev/null; then
+  say "Node is needed (20.19 or newer), with npm, for the tests of the browser's package: https://nodejs.org"
+  exit 1
+fi
+if [ -z "${CHROMIUM:-}" ] && ! command -v chromium >/dev/null; then
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    apt-get update -qq && apt-get install -y -qq chromium
+  else
+    say "the tests of the browser's package need Chromium: install it, or name it in CHROMIUM"
+    exit 1
+  fi
+fi
+rustup target add wasm32-unknown-unknown
+cargo run --quiet -p selkie-pack
+(cd web && npm ci --no-fund --no-audit && npm run check && npm run build && npm test)

@@ -63,7 +63,7 @@ pub fn run(args: Args) -> Result<()> {
     if asks_stdin && text.is_none() {
         return usage("there is nothing to continue: give a PROMPT, --ids, or text on standard input");
     }
-    let mut model = open::model(&args.model, &args.run, false)?;
+    let mut model = open::model_for(&args.model, &args.run, false, Some(args.max_tokens))?;
     if let Some(file) = &args.save_state {
         whole_file::refuse_input(file, model.opened().files.all())?;
     }

@@ -53,7 +53,14 @@ impl Engine {
         (fits as usize).clamp(1, (self.most_rows - 1).min(MAX_SEQUENCES - 1))
     }
 
-    /// `n` tokens, each a submit, and one wait. Steps, angles and choices are known beforehand; ids, and whether the sequence
+    /// Tokens of the submit that begins with token `first`: as many as are on their way already, so that the device is at
+    /// work while more are written. All in one submit it would wait for them, a fifth of a small model's time on a large
+    /// card. Where dispatches are timed, there is room for those of one.
+    fn tokens_a_submit(&self, first: usize) -> usize {
+        if self.measuring.get() { 1 } else { first.max(1) }
+    }
+
+    /// `n` tokens in a few submits, of 1, 1, 2, 4, and one wait. Steps, angles and choices are known beforehand; ids, and whether the sequence
     /// has ended, come from the kernel that chooses.
     async fn tokens(
         &self,
@@ -70,26 +77,27 @@ impl Engine {
         let gpu = &self.gpu;
         let (table, limit) = (&self.token.table, gpu.limits().workgroups);
         let states = [planes.groups.as_slice()];
-        // One submit a token: the next is written while the device is at work on this one.
         let bytes = 4 * n as u64;
-        for token in 0..n {
-            let sizes = [Sizes { rows: 1, outputs: 1, own: 1, past: (past + token) as u32 }];
-            let run = Run {
-                rows: 0..table.rows().len(),
-                limit,
-                sequences: &sizes,
-                first_step: token,
-                step: &self.step_group,
-                states: &states,
-            };
+        let mut first = 0;
+        while first < n {
+            let end = n.min(first + self.tokens_a_submit(first));
             let mut timers = self.timers().await?;
             let mut encoder = gpu.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-            {
+            for token in first..end {
+                let sizes = [Sizes { rows: 1, outputs: 1, own: 1, past: (past + token) as u32 }];
+                let run = Run {
+                    rows: 0..table.rows().len(),
+                    limit,
+                    sequences: &sizes,
+                    first_step: token,
+                    step: &self.step_group,
+                    states: &states,
+                };
                 let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
                 table.encode(&mut pass, &run, timers.as_mut().map(|t| &mut t.0));
                 self.sampler.encode(&mut pass, choice, token, timers.as_mut().map(|t| &mut t.0));
             }
-            if token + 1 == n {
+            if end == n {
                 let (ids, to) = (&self.inputs, &self.readback);
                 encoder.copy_buffer_to_buffer(ids.buffer.raw(), ids.ids + 4, to.raw(), 0, bytes);
             }
@@ -100,6 +108,7 @@ impl Engine {
             if let Some((timers, times)) = &timers {
                 self.note(timers, times).await?;
             }
+            first = end;
         }
         gpu.check()?;
         Ok(gpu.read(&self.readback, 0..bytes, bytemuck::pod_collect_to_vec).await?)
