@@ -82,7 +82,7 @@ impl Case {
             max_positions: capacity,
             ..RunOptions::default()
         };
-        let weights = self.rig.loaded.iter().cloned().collect();
+        let weights: selkie_model::LoadedWeights = self.rig.loaded.iter().cloned().collect();
         let made = GpuExecutor::with_plan(rig::gpu(), &spec, plan, weights, &options);
         let mut executor = pollster::block_on(made).unwrap_or_else(|e| panic!("{}: {e}", self.name));
         let mut state = pollster::block_on(executor.restore(&self.before(), capacity)).expect("a state");

@@ -6,7 +6,7 @@ use selkie_formats::{
     mbjs::{Config, LayerKind},
 };
 use selkie_model::{
-    Error as ModelError, Executor, LoadedWeights, ModelSpec, Plan, families,
+    Executor, LoadedWeights, ModelSpec, Plan, families,
     plan::{fuse, plan},
     reference::Reference,
     self_test::{off, product, run},
@@ -133,7 +133,7 @@ impl Model {
             let options = selkie_gpu::RunOptions { exact, block_rows: 64, block_outputs: 64, ..Default::default() };
             let gpu = engine.gpu().clone();
             let made = selkie_gpu::GpuExecutor::with_plan(gpu, spec, plan, weights, &options).await;
-            return Ok(Box::new(made.map_err(ModelError::from)?));
+            return Ok(Box::new(made?));
         }
         let options = CpuOptions { threads: Some(1), exact };
         Ok(Box::new(CpuExecutor::with_plan(spec, plan, weights, &options)?))
