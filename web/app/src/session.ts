@@ -101,6 +101,12 @@ export function lose(wanted: Wanted, error: unknown): void {
   phase.set({ kind: 'lost', wanted, error });
 }
 
+/** Whether a model has just ended: its calls fail a moment before it says so. */
+export async function isGone(opened: Model): Promise<boolean> {
+  const soon = new Promise<boolean>(resolve => setTimeout(() => resolve(false)));
+  return Promise.race([opened.lost.then(() => true), soon]);
+}
+
 export function isLoss(error: unknown): boolean {
   return error instanceof SelkieError && error.code === 'device-lost';
 }

@@ -42,7 +42,7 @@ function hero(): HTMLElement {
     else if (usesGpu(now)) where.textContent = ` It will run on ${now.device.adapter!.name}.`;
     else
       where.textContent =
-        ' There is no GPU that it can use here. On the CPU a model of 145 MB writes some 20 tokens a second, a larger one fewer.';
+        ' There is no GPU that it can use here. On the CPU a model of 145 MB writes some 15 to 30 tokens a second, a larger one fewer.';
   });
   return h(
     'header',
