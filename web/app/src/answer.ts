@@ -8,7 +8,7 @@ import { current, keep, keepDraft, list, pin } from './library';
 import { keepSoon, takeUp } from './memory';
 import { report } from './notices';
 import { learn } from './pace';
-import { isGone, lose, phase } from './session';
+import { isGone, phase } from './session';
 import { sampling, settings } from './settings';
 import { sample, sampleDuring } from './trace';
 import { Value } from './value';
@@ -91,8 +91,8 @@ async function answer(conversation: Conversation): Promise<void> {
     learn(model.info, result);
   } catch (error) {
     turn.cut = isAbort(error) ? 'cancelled' : 'error';
-    if (await isGone(model)) lose(wanted, error);
-    else if (!isAbort(error)) report('The answer broke off', error);
+    // Of a model that has ended, the page says so itself.
+    if (!isAbort(error) && !(await isGone(model))) report('The answer broke off', error);
   }
   // A stop before the first word leaves the question alone.
   if (turn.content === '' && turn.cut === 'cancelled') conversation.turns.pop();

@@ -49,6 +49,20 @@ export function setup({ folder, webgpu = false }) {
         return { ...result, time: performance.now() - started };
       };
       globalThis.pause = milliseconds => new Promise(resolve => setTimeout(resolve, milliseconds));
+      /** Cancels a text at the first event of a kind, and gives what came and how long it took. */
+      globalThis.cancelAt = async (model, event) => {
+        await model.state.clear();
+        const controller = new AbortController();
+        let cancelled = 0;
+        const cancel = () => {
+          cancelled ||= performance.now();
+          controller.abort();
+        };
+        // A prompt that lasts, or a text that does.
+        const ids = event === 'onPrompt' ? Array.from({ length: 3500 }, (_, i) => 3 + i % 50) : [5, 6, 7];
+        const { finish, newTokens } = await model.complete(ids, { maxTokens: 3000, ignoreEos: true, signal: controller.signal, [event]: cancel });
+        return { finish, newTokens, time: performance.now() - cancelled };
+      };
       /** Loads, and gives what the stand-in says of what it got. */
       globalThis.loadInfo = (source, options) => outcome(Selkie.load(source, options).then(model => {
         const { info } = model;
