@@ -44,7 +44,8 @@ test('a quantised transformer answers as the native command does, on subgroups',
   assert.equal(answer.text, quantised.text);
   assert.equal(report.adapter.software, true);
   assert.ok(offered.includes('subgroups'), `this browser offers none: ${offered}`);
-  assert.ok(report.adapter.features.includes('subgroups'), `${report.adapter.features}`);
+  assert.ok(report.adapter.features.some(feature => feature.startsWith('subgroups')), `${report.adapter.features}`);
+  assert.match(`${info.device}, ${report.adapter.name}`, /swiftshader, .*swiftshader/i);
   assert.ok(report.adapter.readBandwidth > 1e6 && report.adapter.dispatchSeconds > 0);
 });
 
@@ -97,11 +98,11 @@ test('a hybrid of the first prototype gives the recorded logits', async () => {
 });
 
 test('cancelling takes less than 100 ms while the prompt is read and while text comes', async () => {
-  const { prompt, decode, after } = await kept.page.evaluate(async () => {
+  const { prompt, decode, before, after } = await kept.page.evaluate(async () => {
+    const say = async () => [...(await model.complete([5, 6, 7], { maxTokens: 3, ignoreEos: true, state: await model.newState() })).ids];
+    const before = await say();
     const result = { prompt: await cancelAt(model, 'onPrompt'), decode: await cancelAt(model, 'onToken') };
-    const texts = [];
-    for (let i = 0; i < 2; i += 1) texts.push([...(await model.complete([5, 6, 7], { maxTokens: 3, ignoreEos: true, state: await model.newState() })).ids]);
-    return { ...result, after: texts };
+    return { ...result, before, after: await say() };
   });
   for (const [what, { finish, time }] of Object.entries({ prompt, decode })) {
     assert.equal(finish, 'cancelled', what);
@@ -109,8 +110,7 @@ test('cancelling takes less than 100 ms while the prompt is read and while text 
   }
   assert.equal(prompt.newTokens, 0);
   assert.ok(decode.newTokens < 3000);
-  assert.deepEqual(after[0], after[1], 'the model goes on');
-  assert.equal(after[0].length, 3);
+  assert.deepEqual(after, before, 'the model goes on as before');
 });
 
 test('a device that is lost rejects what is asked of the model', async () => {

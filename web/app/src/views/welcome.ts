@@ -2,7 +2,7 @@ import { ask } from '../answer';
 import { fill, h } from '../dom';
 import { describeLayers } from './models';
 import { machine, usesGpu } from '../fits';
-import { bytes } from '../format';
+import { bytes, capital } from '../format';
 import type { ModelInfo } from '../engine';
 import { phase, type Phase } from '../session';
 import { stored, storedList, suggestedList } from './model-list';
@@ -101,7 +101,7 @@ function ready(info: ModelInfo): Node[] {
       h('h1', {}, info.hasChatTemplate ? 'What would you like to know?' : 'How does it begin?'),
       h('p', {}, `${info.name} runs on ${where}: ${bytes(info.bytes)}, ${describeLayers(info.schedule)}.`),
       info.hasChatTemplate ? null : h('p', {}, 'It has no chat template: it continues your text.'),
-      info.fallback ? h('p', { class: 'soft', id: 'fallback' }, info.fallback) : null,
+      info.fallback ? h('p', { class: 'soft', id: 'fallback' }, capital(info.fallback)) : null,
     ),
     h(
       'div',
