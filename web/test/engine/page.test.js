@@ -59,7 +59,7 @@ test('a recurrent state is drawn, and a hybrid of one\'s own runs', async t => {
   const page = await opened(t, 'mamba');
   await ask(page, 'Seals');
   await page.evaluate(() => (location.hash = '#/state'));
-  await page.locator('.view-state canvas').waitFor();
+  await page.locator('#heat-map').waitFor();
   assert.ok(await page.locator('#state-layer option').count() > 1);
   await page.evaluate(() => (location.hash = '#/lab'));
   await page.click('#create-hybrid');

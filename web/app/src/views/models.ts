@@ -71,7 +71,8 @@ function openModel(): HTMLElement {
 /** `28 mamba2, 4 attention`. */
 export function describeLayers(schedule: string[]): string {
   const counts = new Map<string, number>();
-  for (const kind of schedule) counts.set(kind, (counts.get(kind) ?? 0) + 1);
+  // What the engine calls cssd is Mamba-3 to everyone else.
+  for (const kind of schedule.map(kind => kind.replace(/^cssd\b/, 'mamba3'))) counts.set(kind, (counts.get(kind) ?? 0) + 1);
   return [...counts].map(([kind, number]) => `${number} ${kind}`).join(', ');
 }
 
