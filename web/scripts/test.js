@@ -4,6 +4,8 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { run as runTests } from 'node:test';
+import { spec } from 'node:test/reporters';
 import { fileURLToPath } from 'node:url';
 
 const web = fileURLToPath(new URL('..', import.meta.url));
@@ -42,10 +44,13 @@ for (const entry of ['index', 'worker']) {
   run(['node_modules/vite/bin/vite.js', 'build', '--logLevel', 'warn', '--mode', entry], { SELKIE_FAKE: '1', SELKIE_OUT: build });
 }
 run(['node_modules/vite/bin/vite.js', 'build', '--logLevel', 'warn', '--outDir', '../test/build/app'], { SELKIE_FAKE: '1' });
-// The longest first: the others run beside it.
+// The longest first, which `node --test` would sort: the others run beside it.
 const files = [...(withEngine ? testsIn('test/engine').reverse() : []), ...testsIn('test/loader'), ...testsIn('app/test')];
 if (files.length === 0) {
   console.error(`No file's name contains ${names.join(' or ')}.`);
   process.exit(1);
 }
-run(['--test', '--test-concurrency=2', ...files]);
+runTests({ files: files.map(file => join(web, file)), concurrency: 2 })
+  .on('test:fail', () => { process.exitCode = 1; })
+  .compose(new spec())
+  .pipe(process.stdout);
