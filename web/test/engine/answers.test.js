@@ -51,17 +51,7 @@ test('a load is cancelled at once; a download that is cut goes on, in two tabs, 
   const { model, prompt, ids } = golden[0];
   const path = '/cut.gguf';
   const url = there.server.serve(path, readFileSync(fixture(model)), { rate: 400_000 });
-  const { code, time } = await page.evaluate(url => new Promise(resolve => {
-    const controller = new AbortController();
-    const began = {};
-    const onProgress = ({ loaded }) => {
-      if (loaded < 150_000 || began.time) return;
-      began.time = performance.now();
-      controller.abort();
-    };
-    Selkie.load(url, { device: 'cpu', signal: controller.signal, onProgress })
-      .catch(({ code }) => resolve({ code, time: performance.now() - began.time }));
-  }), url);
+  const { code, time } = await page.evaluate(url => cancelLoad(url, { device: 'cpu' }, ({ loaded }) => loaded > 150_000), url);
   assert.equal(code, 'aborted');
   assert.ok(time < 100, `it took ${time} ms`);
 

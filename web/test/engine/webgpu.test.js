@@ -20,18 +20,8 @@ test('a quantised transformer answers as the native command does, on subgroups',
   kept.context = await there.browser.newContext();
   const page = kept.page = await there.tab(kept.context, { prologue: COUNTED + DESTROYED });
   const { answer, info, report, offered, cancelled } = await page.evaluate(async ([url, prompt, maxTokens]) => {
-    const stages = [];
-    /** Cancelled as soon as pipelines are compiled. */
-    const controller = new AbortController();
-    const began = {};
-    const loading = Selkie.load(url, { device: 'webgpu', signal: controller.signal, onProgress: ({ stage }) => {
-      if (stage !== 'compile' || began.time) return;
-      began.time = performance.now();
-      controller.abort();
-    } });
-    const { code } = await outcome(loading);
-    const cancelled = { code, time: performance.now() - began.time };
-    globalThis.model = await Selkie.load(url, { device: 'webgpu', exact: true, onProgress: ({ stage }) => stages.push(stage) });
+    const cancelled = await cancelLoad(url, { device: 'webgpu' }, ({ stage }) => stage === 'compile');
+    globalThis.model = await Selkie.load(url, { device: 'webgpu', exact: true });
     const answer = await model.complete(prompt, { maxTokens, ignoreEos: true });
     const adapter = await navigator.gpu.requestAdapter();
     const report = await Selkie.device(true);
