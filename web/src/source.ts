@@ -12,6 +12,8 @@ export function sendable(source: Source): SentSource {
     if (files.length === 0) throw new SelkieError('argument', 'no files were given');
     return { kind: 'files', files };
   }
+  // Without types, anything may come.
+  if (!(source as ModelFiles | null | undefined)?.weights) throw new SelkieError('argument', 'that is no source of a model');
   return { kind: 'parts', parts: parts(source) };
 }
 

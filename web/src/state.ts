@@ -1,5 +1,5 @@
 import type { Connection } from './connection';
-import { SelkieError } from './errors';
+import { SelkieError, asSelkieError } from './errors';
 import type { Plane, State } from './types';
 
 /** A state that lies in the worker, under a number. */
@@ -62,6 +62,6 @@ export class WorkerState implements State {
 
 /** The bytes, in a buffer of their own that may be given away. */
 export async function ownBytes(file: Uint8Array | ArrayBuffer | Blob): Promise<Uint8Array<ArrayBuffer>> {
-  if (file instanceof Blob) return new Uint8Array(await file.arrayBuffer());
+  if (file instanceof Blob) return new Uint8Array(await file.arrayBuffer().catch(error => { throw asSelkieError(error); }));
   return Uint8Array.from(file instanceof Uint8Array ? file : new Uint8Array(file));
 }

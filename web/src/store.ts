@@ -1,11 +1,11 @@
-import { SelkieError } from './errors';
+import { SelkieError, asSelkieError } from './errors';
 import { MANIFEST, type Manifest, type Part, folderIn, modelLock, modelsFolder, partName, readJson } from './sources/layout';
 import type { StoredModel } from './types';
 
 /** What the browser keeps for this page's origin. */
 export const store = {
   /** The models, the one used last first. */
-  async list(): Promise<StoredModel[]> {
+  list: typed(async (): Promise<StoredModel[]> => {
     const models: StoredModel[] = [];
     const folder = await modelsFolder();
     if (!folder) return models;
@@ -14,29 +14,38 @@ export const store = {
       if (model) models.push(model);
     }
     return models.sort((a, b) => b.used - a.used);
-  },
+  }),
 
   /** Deletes what is kept of a model, and what is left of one that cannot be read. */
-  async delete(name: string): Promise<void> {
+  delete: typed(async (name: string): Promise<void> => {
     const folder = await modelsFolder();
     if (!folder || !await folderIn(folder, name)) throw new SelkieError('not-found', `no model ${name} is stored`);
     await navigator.locks.request(modelLock(name), { ifAvailable: true }, async lock => {
       if (!lock) throw new SelkieError('storage', `${name} is being loaded, here or in another tab`);
       await folder.removeEntry(name, { recursive: true });
     });
-  },
+  }),
 
   /** Asks the browser not to delete the models when it needs room; gives whether it agreed. */
-  async persist(): Promise<boolean> {
-    return await navigator.storage?.persist?.() ?? false;
-  },
+  persist: typed(async (): Promise<boolean> => await navigator.storage?.persist?.() ?? false),
 
   /** Bytes that this origin uses, and may. */
-  async usage(): Promise<{ used: number; quota: number }> {
+  usage: typed(async (): Promise<{ used: number; quota: number }> => {
     const { usage = 0, quota = 0 } = await navigator.storage?.estimate?.() ?? {};
     return { used: usage, quota };
-  },
+  }),
 };
+
+/** The browser's own exceptions as errors of this package. */
+function typed<Args extends unknown[], Value>(run: (...args: Args) => Promise<Value>): (...args: Args) => Promise<Value> {
+  return async (...args) => {
+    try {
+      return await run(...args);
+    } catch (error) {
+      throw asSelkieError(error);
+    }
+  };
+}
 
 async function describe(folder: FileSystemDirectoryHandle): Promise<StoredModel | null> {
   const manifest = await readJson<Manifest>(folder, MANIFEST);

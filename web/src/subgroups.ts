@@ -23,8 +23,9 @@ export function askForSubgroups(onDevice: OnDevice): void {
 
 /** Whether devices come with subgroups, once `askForSubgroups` was called: the wasm module cannot see it. */
 export async function offersSubgroups(): Promise<boolean> {
-  if (typeof GPUAdapter === 'undefined') return false;
-  const adapter = await navigator.gpu.requestAdapter();
+  // Missing in browsers without WebGPU, whatever the types say.
+  const gpu = navigator.gpu as GPU | undefined;
+  const adapter = await gpu?.requestAdapter();
   return adapter?.features.has('subgroups') ?? false;
 }
 

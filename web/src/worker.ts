@@ -25,6 +25,11 @@ scope.onmessage = ({ data }: MessageEvent<ToWorker>) => {
   else void answer(data);
 };
 
+/** The module writes its own words to the console before it ends. */
+function trapped({ message }: WebAssembly.RuntimeError): SelkieError {
+  return new SelkieError('internal', `the engine broke off (${message}); the console of the browser says where`);
+}
+
 async function answer(call: Call): Promise<void> {
   const { call: id } = call;
   const stop = new Stop();
@@ -37,7 +42,8 @@ async function answer(call: Call): Promise<void> {
   } catch (error) {
     const failure = asSelkieError(error);
     // A trap leaves the module's memory as it was in the middle of something.
-    if (failure.code === 'device-lost' || error instanceof WebAssembly.RuntimeError) lose(failure);
+    if (error instanceof WebAssembly.RuntimeError) lose(trapped(error));
+    else if (failure.code === 'device-lost') lose(failure);
     else post({ failed: id, error: toWire(failure) });
   } finally {
     calls.delete(id);

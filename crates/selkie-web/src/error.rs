@@ -47,7 +47,7 @@ impl From<selkie::Error> for Thrown {
             E::EmptyPrompt | E::Sampling(_) | E::Arguments(_) => "argument",
             _ => "internal",
         };
-        Self { code, message: error.to_string() }
+        Self { code, message: crate::files::words_of(&error.to_string()).to_owned() }
     }
 }
 

@@ -73,6 +73,11 @@ pub fn code_of(what: &str) -> &'static str {
     known.into_iter().find(|known| *known == code).unwrap_or("file")
 }
 
+/// The words of an error that may have come from a source: these name the file themselves.
+pub fn words_of(message: &str) -> &str {
+    message.split_once(CODE_END).map_or(message, |(_, words)| words)
+}
+
 /// `WasmFiles` of the package.
 pub fn sources(files: &JsValue) -> crate::error::Result<ModelSources> {
     let get =

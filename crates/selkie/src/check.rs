@@ -61,7 +61,7 @@ impl Model {
         let mut checks = vec![];
         for kind in KINDS {
             let settings = json!({
-                "vocabSize": 96, "dModel": 64, "nHeads": 2, "dState": 16,
+                "vocabSize": 96, "dModel": 64, "numLayers": 2, "nHeads": 2, "dState": 16,
                 "layers": [{ "type": kind.name() }, { "type": kind.name() }],
             });
             let config = Config::from_json("check", settings)?;

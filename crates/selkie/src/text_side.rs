@@ -1,9 +1,10 @@
 //! A model's text side: tokenizer and chat template, without its weights.
 
-use std::{cell::OnceCell, rc::Rc, sync::Arc, time::SystemTime};
+use std::{cell::OnceCell, rc::Rc, sync::Arc};
 
 use selkie_text::{ChatTemplate, CivilTime, EncodeOptions, RenderInput, Tokenizer};
 use serde_json::Value;
+use web_time::SystemTime;
 
 use crate::{Error, Opened, Result};
 
@@ -84,6 +85,7 @@ impl TextSide {
         let no_template = || Error::NoChatTemplate(self.opened.files.name.clone());
         let template = self.chat_template()?.ok_or_else(no_template)?;
         let tokenizer = self.tokenizer()?;
+        // The standard library's clock panics in a browser.
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok();
         let input = RenderInput {
             tools,

@@ -8,7 +8,7 @@ import { current, keep, keepDraft, list, pin } from './library';
 import { keepSoon, takeUp } from './memory';
 import { report } from './notices';
 import { learn } from './pace';
-import { isLoss, lose, phase } from './session';
+import { isGone, phase } from './session';
 import { sampling, settings } from './settings';
 import { sample, sampleDuring } from './trace';
 import { Value } from './value';
@@ -91,8 +91,8 @@ async function answer(conversation: Conversation): Promise<void> {
     learn(model.info, result);
   } catch (error) {
     turn.cut = isAbort(error) ? 'cancelled' : 'error';
-    if (isLoss(error)) lose(wanted, error);
-    else if (!isAbort(error)) report('The answer broke off', error);
+    // Of a model that has ended, the page says so itself.
+    if (!isAbort(error) && !(await isGone(model))) report('The answer broke off', error);
   }
   // A stop before the first word leaves the question alone.
   if (turn.content === '' && turn.cut === 'cancelled') conversation.turns.pop();
@@ -147,7 +147,8 @@ async function read(run: Running, model: Model, generation: Generation): Promise
 function finish(run: Running, result: Result): void {
   const { turn, conversation } = run;
   turn.content = result.text;
-  if (result.finish !== 'stop') turn.cut = result.finish;
+  const full = result.finish === 'length' && result.contextUsed >= result.contextSize;
+  if (result.finish !== 'stop') turn.cut = full ? 'context' : result.finish;
   turn.figures = {
     promptTokens: result.promptTokens,
     cachedTokens: result.cachedTokens,

@@ -14,7 +14,7 @@ export interface Turn {
   content: string;
   figures?: Figures;
   /** Why an answer is not complete. */
-  cut?: 'length' | 'cancelled' | 'error';
+  cut?: 'length' | 'context' | 'cancelled' | 'error';
 }
 
 export interface Conversation {
@@ -103,7 +103,7 @@ function asTurn(value: unknown): Turn | null {
   const { role, content, figures, cut } = value as Record<string, unknown>;
   if ((role !== 'user' && role !== 'assistant') || typeof content !== 'string') return null;
   const turn: Turn = { role, content };
-  if (cut === 'length' || cut === 'cancelled' || cut === 'error') turn.cut = cut;
+  if (cut === 'length' || cut === 'context' || cut === 'cancelled' || cut === 'error') turn.cut = cut;
   const numbers = Object.values(typeof figures === 'object' && figures !== null ? figures : { none: null });
   if (numbers.every(number => typeof number === 'number')) turn.figures = figures as Figures;
   // The tab was closed while it came.

@@ -45,7 +45,7 @@ const SENTENCES: Record<ErrorCode, [title: string, advice: string]> = {
   argument: ['That does not go', ''],
   storage: ['The browser has no room for this', 'Delete a model under Models, or allow this site more storage.'],
   disposed: ['The model was closed', 'Open it again under Models.'],
-  internal: ['Something in Selkie went wrong', 'Open the model again. Please report it with the text below.'],
+  internal: ['Something in Selkie went wrong', 'Open the model again, and please report it with these words.'],
 };
 
 export function explain(error: unknown): Explanation {

@@ -44,3 +44,8 @@ export function scientific(value: number): string {
   if (value === 0) return '0';
   return Number.isFinite(value) ? value.toExponential(1) : String(value);
 }
+
+/** A sentence that another program wrote, as one that stands alone. */
+export function capital(text: string): string {
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}`;
+}

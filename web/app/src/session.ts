@@ -93,12 +93,13 @@ async function become(wanted: Wanted, make: Make): Promise<Model | null> {
 
 async function watch(opened: Model, wanted: Wanted): Promise<void> {
   const error = await opened.lost;
-  if (model() === opened) lose(wanted, error);
+  if (model() === opened) phase.set({ kind: 'lost', wanted, error });
 }
 
-/** Answers fail first where a device goes while it works. */
-export function lose(wanted: Wanted, error: unknown): void {
-  phase.set({ kind: 'lost', wanted, error });
+/** Whether a model has just ended: its calls fail a moment before it says so. */
+export async function isGone(opened: Model): Promise<boolean> {
+  const soon = new Promise<boolean>(resolve => setTimeout(() => resolve(false)));
+  return Promise.race([opened.lost.then(() => true), soon]);
 }
 
 export function isLoss(error: unknown): boolean {

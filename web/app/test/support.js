@@ -7,27 +7,29 @@ import { after, before } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { chromium } from 'playwright-core';
 
+const web = fileURLToPath(new URL('../..', import.meta.url));
 /** Where scripts/test.js puts the page, built with the stand-in for the wasm modules. */
-const built = fileURLToPath(new URL('../../test/build/app', import.meta.url));
+const PRETENCE = 'test/build/app';
 
 const types = {
   '.html': 'text/html',
   '.js': 'text/javascript',
   '.css': 'text/css',
   '.svg': 'image/svg+xml',
+  '.wasm': 'application/wasm',
   '.webmanifest': 'application/manifest+json',
 };
 
 const flags = ['--no-sandbox', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-sync'];
 
-/** Answers `/models/NAME` with `models.get(NAME)`, slowly where it says so, and else with the page. */
-export function setup() {
+/** Answers `/models/NAME` with `models.get(NAME)`, slowly where it says so, and else with the page, which lies in `folder` below web/. */
+export function setup(folder = PRETENCE) {
   const there = { origin: '', browser: null, models: new Map(), open, context };
   const server = createServer((request, response) => {
     const { pathname } = new URL(request.url, 'http://page');
     const model = there.models.get(pathname.replace('/models/', ''));
     if (model) void send(model, request, response);
-    else own(pathname, response);
+    else own(join(web, folder), pathname, response);
   });
   before(async () => {
     await new Promise(resolve => server.listen(0, '127.0.0.1', resolve));
@@ -75,7 +77,7 @@ export async function ask(page, question) {
   await page.locator(`.turn:nth-child(${before + 2}) .figures`).filter({ hasText: 'tokens' }).waitFor();
 }
 
-function own(pathname, response) {
+function own(built, pathname, response) {
   const file = pathname === '/' ? '/index.html' : pathname;
   let data;
   try {

@@ -5,6 +5,7 @@ import { openFiles } from '../sources/open';
 import type { Check, DeviceReport, MatrixInfo, ModelInfo, Parameter, Plane, Result } from '../types';
 import { offersSubgroups } from '../subgroups';
 import type { WasmGenerated, WasmModel, WasmModule, WasmOptions } from '../wasm';
+import { adapterName } from './adapter';
 import { type Simd, simd, start } from './module';
 import type { Stop } from './queue';
 import { States } from './states';
@@ -45,7 +46,7 @@ export class Host implements Served {
       const { WasmModel } = await started;
       const settings = JSON.stringify({ ...options, subgroups: await offersSubgroups() });
       const model = await WasmModel.load(opened.files, settings, hooks(call, meter, opened.files.name));
-      const info = this.#keep(model, options);
+      const info = await this.#keep(model, options);
       await opened.close(null);
       meter.ready(opened.files.name);
       return info;
@@ -62,7 +63,7 @@ export class Host implements Served {
     const { WasmModel } = await this.#start();
     const settings = JSON.stringify({ ...options, subgroups: await offersSubgroups() });
     const model = await WasmModel.create(config, settings, hooks(call, meter, 'hybrid'));
-    const info = this.#keep(model, options);
+    const info = await this.#keep(model, options);
     meter.ready(info.name);
     return info;
   }
@@ -70,6 +71,7 @@ export class Host implements Served {
   async device(_: Context, measure: boolean): Promise<DeviceReport> {
     const module = await this.#start();
     const report = JSON.parse(await module.deviceReport(measure, await offersSubgroups())) as Pick<DeviceReport, 'adapter'>;
+    if (report.adapter?.name === '') report.adapter.name = await adapterName();
     const kind: Simd = simd();
     return { ...report, cpu: { simd: kind }, userAgent: navigator.userAgent };
   }
@@ -185,8 +187,9 @@ export class Host implements Served {
     return this.#module ??= start();
   }
 
-  #keep(model: WasmModel, { context }: WasmOptions): ModelInfo {
+  async #keep(model: WasmModel, { context }: WasmOptions): Promise<ModelInfo> {
     const info = JSON.parse(model.info()) as ModelInfo;
+    if (info.backend === 'webgpu' && info.device === '') info.device = await adapterName();
     this.#loaded = { model, info, states: new States(model, context ?? info.context) };
     return info;
   }

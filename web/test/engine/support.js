@@ -5,6 +5,12 @@ const fixtures = fileURLToPath(new URL('../../../fixtures/', import.meta.url));
 
 export const fixture = path => `${fixtures}${path}`;
 
+/** The largest difference of two arrays. */
+export function largest(a, b) {
+  if (a.length !== b.length) return Infinity;
+  return a.reduce((most, value, i) => Math.max(most, Math.abs(value - b[i])), 0);
+}
+
 /** Serves files of fixtures/ under /fixtures/; gives the address of the first. */
 export function serveFixture(server, ...paths) {
   const [url] = paths.map(path => server.serve(`/fixtures/${path}`, readFileSync(fixture(path))));

@@ -49,6 +49,41 @@ export function setup({ folder, webgpu = false }) {
         return { ...result, time: performance.now() - started };
       };
       globalThis.pause = milliseconds => new Promise(resolve => setTimeout(resolve, milliseconds));
+      /** The quickest of up to three tries: where other programs want the processor, one may be late. */
+      globalThis.quickest = async attempt => {
+        let best;
+        for (let i = 0; i < 3 && !(best?.time < 100); i += 1) {
+          const result = await attempt();
+          if (!(best?.time <= result.time)) best = result;
+        }
+        return best;
+      };
+      /** Cancels a text at the first event of a kind, and gives what came and how long it took. */
+      globalThis.cancelAt = (model, event) => quickest(async () => {
+        await model.state.clear();
+        const controller = new AbortController();
+        let cancelled = 0;
+        const cancel = () => {
+          cancelled ||= performance.now();
+          controller.abort();
+        };
+        // A prompt that lasts, or a text that does.
+        const ids = event === 'onPrompt' ? Array.from({ length: 3500 }, (_, i) => 3 + i % 50) : [5, 6, 7];
+        const { finish, newTokens } = await model.complete(ids, { maxTokens: 3000, ignoreEos: true, signal: controller.signal, [event]: cancel });
+        return { finish, newTokens, time: performance.now() - cancelled };
+      });
+      /** Cancels a load at the first progress that `when` agrees to, and gives the error's code and how long it took. */
+      globalThis.cancelLoad = (source, options, when) => quickest(async () => {
+        const controller = new AbortController();
+        let cancelled = 0;
+        const onProgress = progress => {
+          if (cancelled || !when(progress)) return;
+          cancelled = performance.now();
+          controller.abort();
+        };
+        const { code } = await outcome(Selkie.load(source, { ...options, signal: controller.signal, onProgress }));
+        return { code, time: performance.now() - cancelled };
+      });
       /** Loads, and gives what the stand-in says of what it got. */
       globalThis.loadInfo = (source, options) => outcome(Selkie.load(source, options).then(model => {
         const { info } = model;

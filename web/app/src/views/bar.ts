@@ -2,7 +2,7 @@ import { byId, fill, h } from '../dom';
 import { icon } from '../icons';
 import { start } from '../library';
 import { go } from '../router';
-import { phase, type Phase } from '../session';
+import { isLoss, phase, type Phase } from '../session';
 import { openDrawer } from './drawer';
 
 /** What is open, always in view; on narrow screens the ways to the sidebar and to a new conversation, too. */
@@ -59,6 +59,6 @@ function noteOf(now: Phase): string {
     case 'failed':
       return 'not opened';
     case 'lost':
-      return 'lost the GPU';
+      return isLoss(now.error) ? 'lost the GPU' : 'broke off';
   }
 }

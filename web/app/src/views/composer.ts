@@ -74,7 +74,7 @@ function hint(): string {
 
 function placeholder(now: Phase): string {
   if (now.kind !== 'ready') return '';
-  return now.model.info.hasChatTemplate ? `Ask ${now.model.info.name}` : 'Write a beginning; the model continues it';
+  return now.model.info.hasChatTemplate ? `Ask ${now.model.info.name}` : 'Write a beginning';
 }
 
 /** As high as its lines; the style sheet says where it begins to scroll. */

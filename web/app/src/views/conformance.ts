@@ -191,6 +191,7 @@ async function busyWhile(button: HTMLButtonElement, run: () => Promise<unknown>,
 
 function table(all: Check[]): HTMLElement {
   const wrong = all.filter(({ ok }) => !ok).length;
+  const details = new Set(all.map(({ detail }) => detail));
   const heads = ['', 'What', 'Error', 'Tolerance', 'Time'];
   return h(
     'div',
@@ -218,15 +219,16 @@ function table(all: Check[]): HTMLElement {
         h('tbody', {}, ...all.map(row)),
       ),
     ),
+    ...[...details].map(detail => h('p', { class: 'field-note' }, `Error: ${detail}.`)),
   );
 }
 
-function row({ name, error, tolerance, ok, milliseconds, detail }: Check): HTMLElement {
+function row({ name, error, tolerance, ok, milliseconds }: Check): HTMLElement {
   return h(
     'tr',
     { class: ok ? null : 'wrong' },
     h('td', {}, h('span', { class: `fit ${ok ? 'fits' : 'no'}` }, ok ? 'ok' : 'wrong')),
-    h('th', { scope: 'row' }, name, detail ? h('span', { class: 'detail' }, detail) : null),
+    h('th', { scope: 'row' }, name),
     h('td', {}, scientific(error)),
     h('td', {}, scientific(tolerance)),
     h('td', {}, `${digits(milliseconds)} ms`),

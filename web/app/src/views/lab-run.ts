@@ -28,13 +28,13 @@ function runSection(hybrid: Hybrid): HTMLElement {
   });
   const wrong = h('p', { id: note, class: 'field-note', role: 'status' });
   const result = h('div', { id: 'lab-result', role: 'status' });
-  const number = (id: string, label: string, value: number, step: number, max: number) => {
-    const input = h('input', { id, type: 'number', class: 'field number', value, min: 0, max, step });
+  const number = (id: string, label: string, value: number, step: number, max: number, min = 0) => {
+    const input = h('input', { id, type: 'number', class: 'field number', value, min, max, step });
     return { input, element: h('div', {}, h('label', { for: id, class: 'field-note' }, label), input) };
   };
-  const n = number('lab-n', 'New tokens', 16, 1, 4096);
+  const n = number('lab-n', 'New tokens', 16, 1, 4096, 1);
   const temperature = number('lab-temperature', 'Temperature', 1, 0.05, 5);
-  const topK = number('lab-top-k', 'Top-k', 0, 1, 1000);
+  const topK = number('lab-top-k', 'Top-k', 50, 1, 1000, 1);
   const topP = number('lab-top-p', 'Top-p', 1, 0.01, 1);
 
   const act = (run: (ids: Uint32Array) => Promise<Child[]>) => async () => {

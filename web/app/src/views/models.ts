@@ -1,7 +1,7 @@
 import { append, fill, h } from '../dom';
 import { Selkie } from '../engine';
 import { machine, usesGpu } from '../fits';
-import { bytes, count } from '../format';
+import { bytes, capital, count } from '../format';
 import { report } from '../notices';
 import { viewHead, type View } from '../router';
 import { close, phase } from '../session';
@@ -47,7 +47,7 @@ function openModel(): HTMLElement {
     const { info } = now.model;
     const facts: [string, string][] = [
       ['Architecture', info.architecture],
-      ['Runs on', info.backend === 'webgpu' ? info.device : `the CPU: ${info.device}`],
+      ['Runs on', info.backend === 'webgpu' ? info.device : 'the CPU, one thread'],
       ['Size', bytes(info.bytes)],
       ['Context', `${count(info.context)}${info.modelContext ? ` of at most ${count(info.modelContext)}` : ''} tokens`],
       ['Layers', describeLayers(info.schedule)],
@@ -56,7 +56,7 @@ function openModel(): HTMLElement {
     fill(
       section,
       h('h2', {}, info.name),
-      info.fallback ? h('p', { class: 'soft' }, info.fallback) : null,
+      info.fallback ? h('p', { class: 'soft' }, capital(info.fallback)) : null,
       h('dl', { class: 'facts' }, ...facts.map(([name, value]) => h('div', {}, h('dt', {}, name), h('dd', {}, value)))),
       h(
         'div',
@@ -71,7 +71,8 @@ function openModel(): HTMLElement {
 /** `28 mamba2, 4 attention`. */
 export function describeLayers(schedule: string[]): string {
   const counts = new Map<string, number>();
-  for (const kind of schedule) counts.set(kind, (counts.get(kind) ?? 0) + 1);
+  // What the engine calls cssd is Mamba-3 to everyone else.
+  for (const kind of schedule.map(kind => kind.replace(/^cssd\b/, 'mamba3'))) counts.set(kind, (counts.get(kind) ?? 0) + 1);
   return [...counts].map(([kind, number]) => `${number} ${kind}`).join(', ');
 }
 

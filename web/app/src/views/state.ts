@@ -65,7 +65,7 @@ export function stateView(): View {
   const draw = () => {
     const now = opened();
     const current = trace.get();
-    const names = [...new Set(current.samples.at(-1)?.tracks.map(({ name }) => name))];
+    const names = [...new Set(current.samples.at(-1)?.tracks.map(({ name }) => name))].sort(byInterest);
     const why = reason(now, names.length);
     nothing.hidden = !why;
     picture.hidden = why !== '';
@@ -135,6 +135,11 @@ function reason(model: Model | null, kinds: number): string {
 
 function field(label: string, select: HTMLSelectElement): HTMLElement {
   return h('div', {}, h('label', { class: 'field-note', for: select.id }, label), select);
+}
+
+/** The recurrence before the windows of convolutions, which hold the last few tokens alone. */
+function byInterest(a: string, b: string): number {
+  return Number(a === 'window') - Number(b === 'window');
 }
 
 /** Keeps what is chosen where it is still there. */

@@ -87,6 +87,7 @@ function question(turn: Turn): TurnView {
 
 const CUT = {
   length: 'It reached the longest answer that Settings allow.',
+  context: 'The context is full. A new conversation has room, or a longer context in Settings.',
   cancelled: 'Stopped.',
   error: 'It broke off.',
 } as const;

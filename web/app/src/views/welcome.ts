@@ -2,7 +2,7 @@ import { ask } from '../answer';
 import { fill, h } from '../dom';
 import { describeLayers } from './models';
 import { machine, usesGpu } from '../fits';
-import { bytes } from '../format';
+import { bytes, capital } from '../format';
 import type { ModelInfo } from '../engine';
 import { phase, type Phase } from '../session';
 import { stored, storedList, suggestedList } from './model-list';
@@ -42,7 +42,7 @@ function hero(): HTMLElement {
     else if (usesGpu(now)) where.textContent = ` It will run on ${now.device.adapter!.name}.`;
     else
       where.textContent =
-        ' There is no GPU that it can use here. On the CPU a model of 145 MB writes some 20 tokens a second, a larger one fewer.';
+        ' There is no GPU that it can use here. On the CPU a model of 145 MB writes some 15 to 30 tokens a second, a larger one fewer.';
   });
   return h(
     'header',
@@ -101,7 +101,7 @@ function ready(info: ModelInfo): Node[] {
       h('h1', {}, info.hasChatTemplate ? 'What would you like to know?' : 'How does it begin?'),
       h('p', {}, `${info.name} runs on ${where}: ${bytes(info.bytes)}, ${describeLayers(info.schedule)}.`),
       info.hasChatTemplate ? null : h('p', {}, 'It has no chat template: it continues your text.'),
-      info.fallback ? h('p', { class: 'soft', id: 'fallback' }, info.fallback) : null,
+      info.fallback ? h('p', { class: 'soft', id: 'fallback' }, capital(info.fallback)) : null,
     ),
     h(
       'div',
