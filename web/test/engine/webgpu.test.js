@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { setup } from '../support/browser.js';
+import { SOON, setup } from '../support/browser.js';
 import { readTensors } from '../support/safetensors.js';
 import { COUNTED, DESTROYED, fixture, largest, serveFixture } from './support.js';
 
@@ -28,7 +28,7 @@ test('a quantised transformer answers as the native command does, on subgroups',
     return { answer: { ...answer, ids: [...answer.ids] }, info: model.info, report, offered: [...adapter.features], cancelled };
   }, [serveFixture(there.server, quantised.model), quantised.prompt, quantised.ids.length]);
   assert.equal(cancelled.code, 'aborted');
-  assert.ok(cancelled.time < 100, `cancelling a load took ${cancelled.time} ms`);
+  assert.ok(cancelled.time < SOON, `cancelling a load took ${cancelled.time} ms`);
   assert.deepEqual([info.backend, info.fallback], ['webgpu', null]);
   assert.deepEqual(answer.ids, quantised.ids);
   assert.equal(answer.text, quantised.text);
@@ -96,7 +96,7 @@ test('cancelling takes less than 100 ms while the prompt is read and while text 
   });
   for (const [what, { finish, time }] of Object.entries({ prompt, decode })) {
     assert.equal(finish, 'cancelled', what);
-    assert.ok(time < 100, `${what}: ${time} ms`);
+    assert.ok(time < SOON, `${what}: ${time} ms`);
   }
   assert.equal(prompt.newTokens, 0);
   assert.ok(decode.newTokens < 3000);

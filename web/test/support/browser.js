@@ -5,6 +5,12 @@ import { after, before } from 'node:test';
 import { chromium } from 'playwright-core';
 import { Server } from './server.js';
 
+/**
+ * Milliseconds in which a stop has to be heard here. The promise is 100 on a machine that does nothing else; a test only tells it from
+ * work that runs to its end.
+ */
+export const SOON = 2000;
+
 const flags = [
   '--no-sandbox', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync',
 ];
