@@ -189,7 +189,8 @@ export class Host implements Served {
 
   async #keep(model: WasmModel, { context }: WasmOptions): Promise<ModelInfo> {
     const info = JSON.parse(model.info()) as ModelInfo;
-    if (info.backend === 'webgpu' && info.device === '') info.device = await adapterName();
+    // The module's own words say that this is WebGPU, and little else.
+    if (info.backend === 'webgpu') info.device = await adapterName();
     this.#loaded = { model, info, states: new States(model, context ?? info.context) };
     return info;
   }

@@ -55,7 +55,7 @@ test('a load is cancelled at once; a download that is cut goes on, in two tabs, 
   assert.equal(code, 'aborted');
   assert.ok(time < SOON, `it took ${time} ms`);
 
-  Object.assign(there.server.files.get(path), { rate: undefined, cut: 200_000 });
+  Object.assign(there.server.files.get(path), { rate: 1_000_000, cut: 200_000 });
   const answer = page => page.evaluate(async ([url, prompt, maxTokens]) => {
     const model = await Selkie.load(url, { device: 'cpu', exact: true });
     return [...(await model.complete(prompt, { maxTokens, ignoreEos: true })).ids];

@@ -75,7 +75,7 @@ test('the kernels hold to the reference', async () => {
 });
 
 test('a hybrid of the first prototype gives the recorded logits', async () => {
-  const name = 'mbjs/hy-all-batch2';
+  const name = 'mbjs/m1-batch2-v3';
   const { ids, ...tensors } = readTensors(fixture(`${name}/expected.safetensors`));
   const { batch, seqLen } = JSON.parse(readFileSync(fixture(`${name}/config.json`), 'utf8'));
   const url = serveFixture(there.server, `${name}/model.mbjs`, `${name}/config.json`);

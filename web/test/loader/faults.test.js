@@ -26,6 +26,8 @@ for (const keep of [true, false]) {
       [server.serve('/tiny.gguf', Buffer.from('GGU')), 'file', /ends after 3 bytes/],
       ['stored:nothing', 'not-found', /no model nothing/],
       ['http://[', 'argument', /no address/],
+      [null, 'argument', /no source/],
+      [{ name: 'x' }, 'argument', /no source/],
     ];
     for (const [source, code, message] of cases) {
       const failed = await load(page, source, { keep });
