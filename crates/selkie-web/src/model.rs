@@ -82,8 +82,7 @@ impl WasmModel {
     pub async fn create(config: String, options: String, hooks: JsValue) -> Result<WasmModel> {
         let load: Load = parse(&options)?;
         let options = load.open_options(hooks);
-        let config =
-            selkie::formats::mbjs::Config::parse("hybrid", config.as_bytes()).map_err(selkie::Error::from)?;
+        let config = selkie::formats::mbjs::Config::parse("hybrid", config.as_bytes()).map_err(selkie::Error::from)?;
         let random = || (js_sys::Math::random() * f64::from(u32::MAX)) as u32;
         let seed = load.seed.or(config.seed()).unwrap_or_else(random);
         let hybrid = Hybrid::new_async(&config, Some(seed), &unwatched(&options)).await?;
