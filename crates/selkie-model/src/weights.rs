@@ -170,7 +170,7 @@ impl Weights {
     /// As [`load`](Self::load); `watch` hears of each weight, and may end it.
     ///
     /// # Errors
-    /// As there, and [`Error::Cancelled`](crate::Error::Cancelled).
+    /// As there, and [`Error::Cancelled`].
     pub async fn load_watched(&self, checkpoint: &Checkpoint, watch: &Watch) -> Result<LoadedWeights> {
         let total = self.entries.iter().map(Weight::bytes).sum();
         let mut done = 0;
