@@ -150,24 +150,3 @@ impl Model {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use crate::{Backend, Model, OpenOptions};
-
-    #[test]
-    fn the_cpu_holds_to_the_reference() {
-        let path = selkie_suite::fixtures().join("hf/llama-gqa/model.gguf");
-        let options = OpenOptions { backend: Backend::Cpu, ..OpenOptions::default() };
-        let model = Model::open(&path, &options).expect("a model");
-        let matrices = model.matrices();
-        assert!(!matrices.is_empty());
-        let kernels = model.check_now(None).expect("checks");
-        assert_eq!(kernels.len(), 8);
-        for check in kernels.iter().chain(&model.check_now(Some(&matrices[0].0)).expect("checks")) {
-            assert!(check.ok(), "{check:?}");
-            assert!(check.error > 0.0, "f32 is not f64: {check:?}");
-        }
-        assert!(model.check_now(Some("none")).is_err());
-    }
-}
