@@ -53,9 +53,14 @@ pub async fn device_report(measure: bool, subgroups: bool) -> Result<String> {
     let simd = if cfg!(target_feature = "relaxed-simd") { "relaxed" } else { "simd128" };
     let options = GpuOptions { software: true, subgroups, ..GpuOptions::default() };
     let adapter = match Gpu::open(&options).await {
-        Err(_) => None,
+        Err(selkie::gpu::Error::NoAdapter(_)) => None,
+        Err(error) => {
+            tracing::warn!("{error}");
+            None
+        }
         Ok(gpu) => {
-            let measured = if measure { gpu.measure().await.ok() } else { None };
+            let warn = |error: &_| tracing::warn!("{} cannot be measured: {error}", gpu.name());
+            let measured = if measure { gpu.measure().await.inspect_err(warn).ok() } else { None };
             let limits = gpu.limits();
             let flavours = gpu.flavours();
             let mut features = vec![];

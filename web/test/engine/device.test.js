@@ -26,7 +26,7 @@ test('a GPU in software is not taken unless it is asked for', async t => {
   assert.match(auto.value.fallback, /software/i);
 });
 
-test('cancelling takes less than 100 ms while the prompt is read and while text comes', async t => {
+test('cancelling is heard at once while the prompt is read and while text comes', async t => {
   const page = await there.tab(await there.context(t));
   const { prompt, decode, before, after } = await page.evaluate(async url => {
     const model = await Selkie.load(url, { device: 'cpu', context: 8192 });

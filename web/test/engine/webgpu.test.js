@@ -87,7 +87,7 @@ test('a hybrid of the first prototype gives the recorded logits', async () => {
   assert.ok(largest(logits, tensors['logits.reference']) < 2e-4);
 });
 
-test('cancelling takes less than 100 ms while the prompt is read and while text comes', async () => {
+test('cancelling is heard at once while the prompt is read and while text comes', async () => {
   const { prompt, decode, before, after } = await kept.page.evaluate(async () => {
     const say = async () => [...(await model.complete([5, 6, 7], { maxTokens: 3, ignoreEos: true, state: await model.newState() })).ids];
     const before = await say();
